@@ -1,6 +1,7 @@
 """Steps as they were planned, beside steps as they are.
 
     python -m tests.benchmarks.plan --json plan.json
+    python -m tests.benchmarks.plan --csv plan.csv --pictures docs/pictures
 
 Of each model there is a plan for each way to train it; then it is trained so, in turn with the
 others. The error is that of the plan: planned / measured - 1. Tau is Kendall's, of the order of the
@@ -8,6 +9,7 @@ ways to train a model, 1 where the plan has the same. `first` is what the way th
 the fastest takes, over what the fastest one takes. Ranks compute with one thread each.
 """
 
+import math
 import statistics
 import tempfile
 from argparse import Namespace
@@ -17,6 +19,7 @@ from pathlib import Path
 from scipy.stats import kendalltau
 
 from tests.benchmarks.plan.ranks import MODELS, expected, trained
+from tests.benchmarks.predicted_figure import written
 from tests.benchmarks.report import reported, section, three_digits
 from tests.benchmarks.rounds import counted, quartiles, rotating
 from tests.support.rank_pool import RankPool
@@ -49,23 +52,50 @@ def compared(asked: Namespace) -> Iterator[tuple[str, dict]]:
                     yield table(found), found
         finally:
             ranks.stop()
+    if asked.csv is not None:
+        asked.csv.write_text(as_csv(everything))
+    if asked.pictures is not None:
+        groups = {
+            model: [
+                (1e3 * row["measured"][1], 1e3 * row["planned"])
+                for found in everything if found["model"] == model
+                for row in found["rows"]
+            ]
+            for model in asked.models
+        }  # fmt: skip
+        titles = "measured step, ms", "planned step, ms"
+        written(groups, titles, asked.pictures, "planned")
     yield summary(everything), {}
 
 
 def one(ranks: RankPool, name: str, batch_size: int, asked: Namespace) -> dict:
     """What was planned and measured of a model."""
     planned, *_ = ranks.run(RANKS, expected, name, batch_size, WAYS)
+    there_are = {way: s for way, s in zip(WAYS, planned, strict=True) if not math.isnan(s)}
 
     def run(way: Way) -> float:
         return ranks.run(RANKS, trained, name, batch_size, way, asked.steps)[0]
 
-    turns = {way: (lambda way=way: run(way)) for way in WAYS}
+    turns = {way: (lambda way=way: run(way)) for way in there_are}
     measured = rotating(turns, asked.rounds, asked.seconds)
     rows = [
         {"way": way.typed or "whole copies", "planned": p, "measured": quartiles(m), "all": m}
-        for (way, m), p in zip(measured.items(), planned, strict=True)
+        for (way, p), m in zip(there_are.items(), measured.values(), strict=True)
     ]
     return {"model": name, "batch_size": batch_size, "rows": rows}
+
+
+def as_csv(everything: list[dict]) -> str:
+    """A row for each way; seconds of a step."""
+    rows = ["model,batch_size,ranks,way,planned_s,measured_s,measured_low_s,measured_high_s"]
+    for found in everything:
+        for row in found["rows"]:
+            low, median, high = row["measured"]
+            times = [f"{s:.6f}" for s in (row["planned"], median, low, high)]
+            rows.append(
+                f"{found['model']},{found['batch_size']},{RANKS},{row['way']},{','.join(times)}"
+            )
+    return "\n".join(rows) + "\n"
 
 
 def table(found: dict) -> str:
@@ -108,4 +138,9 @@ def summary(everything: list[dict]) -> str:
 if __name__ == "__main__":
     steps = {"type": int, "default": 30, "help": "of each fit, twice"}
     models = {"nargs": "+", "default": list(MODELS), "choices": MODELS}
-    reported(__doc__, rounds=3, seconds=120, measured=compared, steps=steps, models=models)
+    files = {"type": Path, "help": "a file for a row of each way"}
+    pictures = {"type": Path, "help": "a folder for the figure, on light and dark pages"}
+    reported(
+        __doc__, rounds=3, seconds=120, measured=compared, steps=steps, models=models, csv=files,
+        pictures=pictures,
+    )  # fmt: skip

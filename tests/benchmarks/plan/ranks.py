@@ -1,5 +1,6 @@
 """What ranks do: they say what to expect of a way to train a model, and train it so."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,14 @@ from keras import layers
 
 import tnt_notebook as tnt
 from tnt_notebook import comm
+from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.link import measured_link
 from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.training.overheads import overheads_of
 from tnt_notebook.parallel.training.scope import call
 from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.outlook import Outlook
 
 CLASSES = 10
 
@@ -68,15 +71,22 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
 
 
 def expected(name: str, batch_size: int, ways: list[Way]) -> list[float]:
-    """Seconds of a step, each; on rank 0, which measures while the others wait."""
+    """Seconds of a step, each; not a number where the model cannot be trained so."""
     over = comm.world()
     link, model = measured_link(over), _compiled(name)
     overheads = overheads_of(over, model, surveyed(model), -(-batch_size // over.size), call)
     found = np.zeros(len(ways))
     if over.rank == 0:
         outlook = Planner(model, batch_size, over.size, overheads=overheads).outlook(link)
-        found = np.array([outlook.plan(way).step_s for way in ways])
+        found = np.array([_step_s(outlook, way) for way in ways])
     return over.broadcast(found).tolist()
+
+
+def _step_s(outlook: Outlook, way: Way) -> float:
+    try:
+        return outlook.plan(way).step_s
+    except ModelError:
+        return math.nan
 
 
 def trained(name: str, batch_size: int, way: Way, steps: int) -> float:

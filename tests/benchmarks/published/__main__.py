@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from tests.benchmarks.published.figure import written
+from tests.benchmarks.predicted_figure import Groups, written
 from tests.benchmarks.published.prediction import Predicted, predicted
 from tests.benchmarks.published.systems import System, systems
 from tests.benchmarks.report import markdown
@@ -67,10 +67,21 @@ def errors(points: list[Predicted]) -> tuple[float, float, float, float]:
     return statistics.fmean(own), max(own), statistics.fmean(linear), statistics.fmean(exposed)
 
 
+def by_machine(found: Found) -> Groups:
+    """Published and predicted throughput, over that of the point it was predicted from."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for system, points in found.items():
+        first = system.points[0].throughput
+        own = [(one.point.throughput / first, one.throughput / first) for one in points]
+        groups.setdefault(system.name.split(",")[0], []).extend(own)
+    return groups
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     everything = {system: predicted(system) for system in systems()}
     print(summary(everything), table(everything), sep="\n\n")
     if len(sys.argv) == 2:
-        written(everything, Path(sys.argv[1]))
+        titles = "published, times the first point", "predicted, times the first point"
+        written(by_machine(everything), titles, Path(sys.argv[1]), "published")

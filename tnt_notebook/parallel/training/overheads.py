@@ -39,6 +39,8 @@ _ROUNDS = 5
 _STEPS, _FEW, _MANY = 40, 2, 10
 #: That a rank runs something, again and again.
 _LONG_S = 0.15
+#: What layers of such a model are named, with a number.
+_LAYER = "tnt_nothing"
 #: Weights of an optimizer that is timed, and numbers of a large one.
 _WEIGHTS, _NUMBERS = 32, 1 << 20
 
@@ -88,7 +90,7 @@ def _of_ranks(over: World) -> str:
 def _steps(over: World, call: Call) -> tuple[float, float, float]:
     """Seconds of a step, of an action, and of a message."""
     stages = next((n for n in range(2, over.size + 1) if over.size % n == 0), 1)
-    few, many = ([Pipeline(n, micro_batches=m) for n in (1, stages)] for m in (_FEW, _MANY))
+    few, many = ([_pipeline(n, m) for n in (1, stages)] for m in (_FEW, _MANY))
     model = _nothing(max(stages, 2))
     fits = [_fit(over, call, model, way) for way in (None, *few, *many)]
     times = [[fit() for fit in fits] for _ in range(_ROUNDS + 1)][1:]  # the first ones trace
@@ -98,14 +100,20 @@ def _steps(over: World, call: Call) -> tuple[float, float, float]:
     return step, action, waits * stages / (2 * (stages - 1)) if stages > 1 else 0.0
 
 
+def _pipeline(stages: int, micro_batches: int) -> Pipeline:
+    """Of a model of :func:`_nothing`, whose layers are not measured for it."""
+    begins = tuple(f"{_LAYER}_{n}" for n in range(1, stages))
+    return Pipeline(stages, micro_batches=micro_batches, cut_at=begins)
+
+
 def _nothing(layers: int) -> keras.Model:
     """A model in which next to nothing is done. Nothing is drawn for it, and it has names of its
     own: what a person makes gets those numbers and names that it would get without."""
     hidden = [
-        keras.layers.Dense(1, kernel_initializer="zeros", name=f"tnt_nothing_{n}")
+        keras.layers.Dense(1, kernel_initializer="zeros", name=f"{_LAYER}_{n}")
         for n in range(layers)
     ]
-    inputs = keras.Input((1,), name="tnt_nothing")
+    inputs = keras.Input((1,), name=_LAYER)
     model = keras.Sequential([inputs, *hidden], name="tnt_nothing_at_all")
     model.compile(keras.optimizers.SGD(name="tnt_no_step"), "mean_squared_error")
     return model

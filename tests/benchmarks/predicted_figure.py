@@ -1,12 +1,10 @@
-"""The figure of all published points: predicted against published, on both axes samples a second
-over those of the point that it was predicted from."""
+"""A figure of predicted against real figures, for the pages of the documentation."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
 
-from tests.benchmarks.published.prediction import Predicted
-from tests.benchmarks.published.systems import System
 from tests.support.chromium import chromium
 
 _WIDTH, _HEIGHT = 760, 480
@@ -16,33 +14,39 @@ _GREY = "#888888"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 _OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 
+#: Of each group, pairs of a real and a predicted figure.
+Groups = Mapping[str, Sequence[tuple[float, float]]]
 
-def figure_of(found: dict[System, list[Predicted]], theme: str) -> go.Figure:
-    """A trace for each machine; grey: where predicted is published, and 10 % beside that."""
+
+def figure_of(groups: Groups, titles: tuple[str, str], theme: str) -> go.Figure:
+    """A trace for each group, on logarithmic axes; grey: where both are equal, and 10 % beside
+    that.
+
+    Args:
+        titles: of both axes.
+        theme: "light" or "dark".
+    """
     figure = go.Figure()
-    ends = [1.0, 80.0]
+    every = [one for pairs in groups.values() for pair in pairs for one in pair]
+    ends = [min(every) / 1.3, max(every) * 1.3]
     for factor, dash in ((1.0, "solid"), (1.1, "dot"), (1 / 1.1, "dot")):
         line = {"color": _GREY, "width": 1, "dash": dash}
         ys = [factor * end for end in ends]
         figure.add_scatter(x=ends, y=ys, mode="lines", line=line, showlegend=False)
-    by_machine: dict[str, list[tuple[float, float]]] = {}
-    for system, points in found.items():
-        first = system.points[0].throughput
-        machine = system.name.split(",")[0]
-        own = [(one.point.throughput / first, one.throughput / first) for one in points]
-        by_machine.setdefault(machine, []).extend(own)
-    for number, (machine, own) in enumerate(by_machine.items()):
-        xs, ys = zip(*own, strict=True)
+    for number, (name, pairs) in enumerate(groups.items()):
+        xs, ys = zip(*pairs, strict=True)
         marker = {
             "symbol": _SYMBOLS[number % len(_SYMBOLS)],
             "color": _OKABE_ITO[number % len(_OKABE_ITO)],
             "size": 8,
         }
-        figure.add_scatter(x=xs, y=ys, mode="markers", name=machine, marker=marker)
-    axis = {"type": "log", "range": [0, 1.9], "tickvals": [1, 2, 4, 8, 16, 32, 64]}
+        figure.add_scatter(x=xs, y=ys, mode="markers", name=name, marker=marker)
+    ticks = [t for n in range(-3, 7) for t in (10**n, 2 * 10**n, 5 * 10**n)]
+    shown = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
+    axis = {"type": "log", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
     axis |= {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False}
-    figure.update_xaxes(title_text="published, times the first point", **axis)
-    figure.update_yaxes(title_text="predicted, times the first point", **axis)
+    figure.update_xaxes(title_text=titles[0], **axis)
+    figure.update_yaxes(title_text=titles[1], **axis)
     figure.update_layout(
         width=_WIDTH, height=_HEIGHT, margin={"l": 60, "r": 10, "t": 10, "b": 50},
         font={"family": "sans-serif", "color": _INK[theme]}, paper_bgcolor="rgba(0,0,0,0)",
@@ -51,15 +55,15 @@ def figure_of(found: dict[System, list[Predicted]], theme: str) -> go.Figure:
     return figure
 
 
-def written(found: dict[System, list[Predicted]], folder: Path) -> None:
-    """``published-light.png`` and ``published-dark.png``."""
+def written(groups: Groups, titles: tuple[str, str], folder: Path, name: str) -> None:
+    """``name-light.png`` and ``name-dark.png``."""
     folder.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
         page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
         for theme in _INK:
-            figure = figure_of(found, theme)
+            figure = figure_of(groups, titles, theme)
             html = figure.to_html(include_plotlyjs=True, config={"staticPlot": True})
             page.set_content(html.replace("<body>", '<body style="margin:0">'))
             plot = page.locator(".js-plotly-plot")
             plot.wait_for()
-            plot.screenshot(path=folder / f"published-{theme}.png", omit_background=True)
+            plot.screenshot(path=folder / f"{name}-{theme}.png", omit_background=True)
