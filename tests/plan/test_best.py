@@ -59,12 +59,13 @@ def test_no_way_is_better_than_the_best(seed, by_levels):
     limit = sorted(max(plan.rank_bytes) for plan in every)[len(every) // 2]
     for most in (math.inf, limit):
         fit = [plan for plan in every if max(plan.rank_bytes) <= most]
-        found = best(among, one.least_s, one.judge, most, count=3)
+        found = best(among, (one.least_s, one.least_cut_s), one.judge, most, count=3)
         ranked = sorted((plan.step_s, max(plan.rank_bytes)) for plan in fit)[:3]
         assert [judged for _, judged in found.found] == ranked
         assert found.there_are == len(among) >= found.looked_at
     for way, plan in zip(among, every, strict=True):
-        assert one.least_s(way) <= plan.step_s * (1 + 1e-12)
+        for least_s in (one.least_s, one.least_cut_s):
+            assert least_s(way) <= plan.step_s * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(20))

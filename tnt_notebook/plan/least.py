@@ -1,5 +1,5 @@
-"""How long a step of a pipeline takes at least, however its model is cut: what a search need not
-look at follows from it.
+"""How long a step of a pipeline takes at least, however its model is cut, and with a cut: what a
+search need not look at follows from it.
 
 A rank cannot begin before the first micro-batch has come through all stages before its own, and the
 step does not end before the last one is back there. With ``m`` micro-batches, ``w`` the seconds of
@@ -17,6 +17,8 @@ from collections.abc import Sequence
 
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.profile import Profile
+from tnt_notebook.plan.schedule import Edges
+from tnt_notebook.plan.simulate import Costs
 
 
 def filled_s(
@@ -37,6 +39,63 @@ def filled_s(
         _least(wiring, there_and_back, there_and_back, stages, micro_batches),
         _least(wiring, whole, profile.forward, stages, micro_batches),
     )
+
+
+def of_ranks(
+    costs: Costs, rank_of: Sequence[int], edges: Edges, micro_batches: int, splits: bool
+) -> list[tuple[float, float]]:
+    """Seconds at least of a step with this cut, in any order of work: by each rank. It waits for
+    the first micro-batch, does its work, and its last gradient has to come back to the first stage.
+
+    Args:
+        rank_of: of each stage.
+        splits: whether a backward is done in two halves.
+
+    Returns:
+        Of each rank, twice if a backward is done in two halves: seconds of layers, and of actions
+        and messages.
+    """
+    makers: list[list[int]] = [[] for _ in rank_of]
+    for maker, user in edges:
+        makers[user].append(maker)
+    back = [i + (0 if splits else w) for i, w in zip(costs.inputs, costs.weights, strict=True)]
+    there, home = (
+        _before(costs, rank_of, makers, costs.forward),
+        _before(costs, rank_of, makers, back),
+    )
+    least = []
+    for rank in range(max(rank_of) + 1):
+        own = [stage for stage, owner in enumerate(rank_of) if owner == rank]
+        ahead = [min(part) for part in zip(*(there[stage] for stage in own), strict=True)]
+        behind = [min(part) for part in zip(*(home[stage] for stage in own), strict=True)]
+        forward_and_back = micro_batches * sum(costs.forward[s] + back[s] for s in own)
+        actions = micro_batches * len(own) * costs.action
+        least.append((ahead[0] + forward_and_back + behind[0], ahead[1] + 2 * actions + behind[1]))
+        if splits:  # weight gradients keep nobody waiting
+            rest = micro_batches * sum(costs.weights[stage] for stage in own)
+            least.append((ahead[0] + forward_and_back + rest, ahead[1] + 3 * actions))
+    return least
+
+
+def _before(
+    costs: Costs, rank_of: Sequence[int], makers: Sequence[Sequence[int]], takes: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Of each stage, what has to be done on the way from the first stages to it, or back: seconds
+    of layers, and beside them, along the path that takes longest.
+
+    Args:
+        takes: seconds of each stage.
+    """
+    paths: list[tuple[float, float]] = []
+    for stage, before in enumerate(makers):
+        ways = [(0.0, 0.0)]
+        for maker in before:
+            layers, fixed = paths[maker]
+            apart = rank_of[maker] != rank_of[stage]
+            sent = costs.transfer.get((maker, stage), 0.0) if apart else 0.0
+            ways.append((layers + takes[maker], fixed + costs.action + sent))
+        paths.append(max(ways, key=sum))
+    return paths
 
 
 def _least(

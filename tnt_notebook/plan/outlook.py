@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
 from tnt_notebook.plan.families import FAMILIES
-from tnt_notebook.plan.least import filled_s
+from tnt_notebook.plan.least import filled_s, of_ranks
 from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.prediction import (
     PipelinePlan,
+    costs_of_step,
     exchange_after,
     expected,
     plan_of,
@@ -64,22 +65,42 @@ class Outlook:
     def best(self, ranks: int, count: int = 5) -> Best:
         """The best ways on so many ranks."""
         among = ways(ranks, self._batch_size, len(self._wiring.calls))
-        return best(among, self.least_s, self.judge, self._limit, count, self._checked)
+        bounds = self.least_s, self.least_cut_s
+        return best(among, bounds, self.judge, self._limit, count, self._checked)
 
     def least_s(self, way: Way) -> float:
-        """Seconds that a step takes at least: see :mod:`.least`."""
+        """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
         profile, family = self._profile(*self._kind(way)), FAMILIES[way.schedule]
         overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds)
-        even_s = filled = work_s / way.stages
+        alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
-            splits = self._schedule(way.schedule, 2, 1).splits_backward()
-            filled = filled_s(self._wiring, profile, way.stages, way.micro_batches, splits)
-        least = least_slowed_s(overheads, max(even_s, filled), work_s, way.stages, way.replicas)
-        if way.typed:  # a forward and a backward of each micro-batch, of every stage
-            actions = 2 * way.micro_batches * family.stages_per_rank
-            least = max(least, even_s + actions * overheads.action_s)
+            filled = filled_s(
+                self._wiring, profile, way.stages, way.micro_batches, self._splits(way)
+            )
+            alone_s = max(alone_s, filled)
+        # A forward and a backward of each micro-batch, of every stage.
+        actions = 2 * way.micro_batches * family.stages_per_rank if way.typed else 0
+        actions_s = actions * overheads.action_s
+        least = least_slowed_s(
+            overheads, alone_s, work_s + way.stages * actions_s, way.stages, way.replicas, actions_s
+        )
         update = overheads.update_s(*profile.trained(range(len(self._names))))
         return least + overheads.step_s + update / way.stages
+
+    def least_cut_s(self, way: Way) -> float:
+        """Seconds that a step takes at least with the best cut, in any order of work; much sooner
+        known than the step. Raises ModelError where no cut fits."""
+        profile, schedule, begins = self._cut(way)
+        cut = partition(self._wiring, begins)
+        costs = costs_of_step(profile, schedule, cut, self._overheads, self._between(way, schedule))
+        splits = self._splits(way)
+        of_each = of_ranks(costs, schedule.rank_of, cut.pairs(), way.micro_batches, splits)
+        work_s = way.micro_batches * sum(profile.seconds)
+        least = max(
+            least_slowed_s(self._overheads, layers, work_s, way.stages, way.replicas, fixed)
+            for layers, fixed in of_each
+        )
+        return least + beside_s(profile, schedule, cut, self._overheads)
 
     def judge(self, way: Way) -> Judged:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
@@ -118,6 +139,10 @@ class Outlook:
             held = schedule.held_by_stage()
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
         return self._profile(*self._kind(way)), schedule, begins
+
+    def _splits(self, way: Way) -> bool:
+        """Whether a backward is done in two halves."""
+        return self._schedule(way.schedule, 2, 1).splits_backward()
 
     def _between(self, way: Way, schedule: Schedule) -> Between | None:
         """What messages go over from stage to stage; None: as the profile says."""

@@ -57,21 +57,27 @@ def slowed(overheads: Overheads, timeline: Timeline, replicas: int) -> float:
 
 
 def least_slowed_s(
-    overheads: Overheads, alone_s: float, work_s: float, ranks: int, replicas: int
+    overheads: Overheads,
+    alone_s: float,
+    work_s: float,
+    ranks: int,
+    replicas: int,
+    fixed_s: float = 0.0,
 ) -> float:
     """Seconds that a step of layers takes at least, if on ranks that work alone it takes
-    ``alone_s`` at least and ranks together work for ``work_s``.
+    ``alone_s + fixed_s`` at least, of which ``fixed_s`` are not of layers, and ranks together work
+    for ``work_s``.
 
     While one rank is at work, no less than ``work_s / x`` are in the mean, in a step of ``x``
     seconds (Cauchy and Schwarz). So :func:`slowed` is no less than it would be with that, and
 
-        x >= alone_s (1 + k (replicas work_s / x - 1))    with  k = (busy - 1) / other ranks
+        x >= fixed_s + alone_s (1 + k (replicas work_s / x - 1))  with  k = (busy - 1) / other ranks
     """
     others = replicas * ranks - 1
     if others == 0:
-        return alone_s
+        return alone_s + fixed_s
     if ranks == 1:  # all of them are always at work
-        return overheads.busy * alone_s
+        return overheads.busy * alone_s + fixed_s
     k = (overheads.busy - 1) / others
-    half = alone_s * (1 - k) / 2
-    return max(alone_s, half + math.sqrt(half**2 + alone_s * k * replicas * work_s))
+    half = (alone_s * (1 - k) + fixed_s) / 2
+    return max(alone_s + fixed_s, half + math.sqrt(half**2 + alone_s * k * replicas * work_s))

@@ -198,14 +198,26 @@ def expected(
 ) -> tuple[Costs, Timeline]:
     """What stages take of a micro-batch, and the timeline of a step: of ranks that make each other
     slower as far as they work at the same time."""
-    whole = schedule.ranks == schedule.micro_batches == 1 and not profile.recompute
-    costs = costs_of(profile, cut, NONE if whole else overheads, between)
+    costs = costs_of_step(profile, schedule, cut, overheads, between)
     alone = simulate(schedule, costs, cut.pairs())
     times = slowed(overheads, alone, replicas)
     if times == 1.0:
         return costs, alone
     costs = costs.slowed(times)
     return costs, simulate(schedule, costs, cut.pairs())
+
+
+def costs_of_step(
+    profile: Profile,
+    schedule: Schedule,
+    cut: Partition,
+    overheads: Overheads,
+    between: Between | None = None,
+) -> Costs:
+    """What stages take of a micro-batch, of ranks that work alone. A whole copy that takes its
+    share at once is trained without a pipeline, so it begins no actions."""
+    whole = schedule.ranks == schedule.micro_batches == 1 and not profile.recompute
+    return costs_of(profile, cut, NONE if whole else overheads, between)
 
 
 def on_mesh(plan: PipelinePlan, divided: MeshPlan) -> PipelinePlan:
