@@ -61,7 +61,8 @@ def test_a_plan_is_followed(shell_with_ranks, tmp_path, monkeypatch):
     line = next(line for line in said.splitlines() if "plan: " in line)
     assert " on 2 ranks, " in line and " times one rank: " in line and "of 4 samples" in line
 
-    typed(shell, "%tnt_plan --batch-size 4 --pipeline 2 --micro-batches 2 --schedule all")
+    said = typed(shell, "%tnt_plan --batch-size 4 --pipeline 2 --micro-batches 2 --schedule all")
+    assert " by plan on these ranks: steps took " in said
     plan = shell.user_ns["plan"]
     assert isinstance(plan, Plans) and plan.step_s == min(one.step_s for one in plan)
     options = plan.apply()

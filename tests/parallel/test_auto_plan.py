@@ -13,6 +13,8 @@ import tnt_notebook as tnt
 from tnt_notebook import comm
 from tnt_notebook.errors import MemoryLimitError, ModelError
 from tnt_notebook.parallel.data.batch_size import batch_size_of
+from tnt_notebook.plan import measurements
+from tnt_notebook.plan.outcome import record
 from tnt_notebook.plan.promise import Promise
 
 
@@ -162,6 +164,37 @@ def of_tnt_model():
 
 def test_a_model_of_a_script_is_planned(ranks):
     ranks.run(2, of_tnt_model)
+
+
+def learning():
+    """What rank 0 said of two fits, what both promised, and what was kept after each."""
+    x = np.random.default_rng(1).random((2400, 8), "float32")
+    said, promises, kept, frames = [], [], [], []
+    for _ in range(2):
+        model, out = mlp(), io.StringIO()
+        with contextlib.redirect_stdout(out), tnt.distributed(frames.append, plan="auto") as own:
+            model.fit(x, x.sum(1), batch_size=4, epochs=2, verbose=0)
+            promise = own.planned[model].options.plan
+        said.append(out.getvalue())
+        promises.append(promise)
+        factors = [measurements.load_numbers(n, promise.model_key, 1) for n in ("busy", "beside")]
+        kept.append((measurements.fits(promise.ranks_key), factors))
+    return said, promises, kept, [frame["plan"] for frame in frames if frame["state"] != "running"]
+
+
+def test_a_fit_by_plan_teaches_the_next_one(ranks):
+    said, promises, kept, notes = ranks.run(2, learning)[0]
+    first, second = promises
+    for (fits, _), promise in zip(kept, promises, strict=True):
+        assert fits[-1][0] == promise.step_s and fits[-1][1] > 0
+    assert len(kept[1][0]) == len(kept[0][0]) + 1
+    assert f"{record(kept[0][0])}\n" in said[1]
+    assert first.model_key == second.model_key and second.beside != first.beside
+    assert kept[0][1] == [(second.busy,), (second.beside,)] != kept[1][1]
+    for promise, (fits, _), note in zip(promises, kept, notes, strict=True):
+        off = abs(fits[-1][1] / promise.step_s - 1)
+        assert note.startswith(f"plan: {promise.words}")
+        assert ("; the plan was " in note) == (off > 0.1)
 
 
 def test_the_batch_size_of_input():

@@ -101,8 +101,8 @@ def test_what_is_no_file_of_plans_is_refused(tmp_path):
     path.write_text("{")
     with pytest.raises(PlanError, match="is damaged"):
         saved_plans.read(path)
-    path.write_text('{"tnt_notebook_plans": 2}')
-    with pytest.raises(PlanError, match="has version 2 of saved plans, and this tnt_notebook read"):
+    path.write_text('{"tnt_notebook_plans": 1}')
+    with pytest.raises(PlanError, match="has version 1 of saved plans, and this tnt_notebook read"):
         saved_plans.read(path)
 
 

@@ -28,7 +28,7 @@ def plan(
     mesh: str | None = None,
     hints: Mapping[str, Mapping[str, str]] | None = None,
     link: Mapping[str, float] | None = None,
-    overheads: Mapping[str, float] | None = None,
+    overheads: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Plans a pipeline with each of some schedules; on one rank.
 
@@ -90,7 +90,7 @@ def plan_best(
     ranks: int,
     batch_size: int,
     link: Mapping[str, float] | None,
-    overheads: Mapping[str, float] | None,
+    overheads: Mapping[str, Any] | None,
     memory_limit: int | None,
     network: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -198,13 +198,17 @@ def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
         batch_size: samples of a global batch.
 
     Returns:
-        Of :class:`tnt_notebook.plan.overheads.Overheads`; or ``{"kind": class, "refused": why}``.
+        ``{"overheads": ..., "record": words}``: of
+        :class:`tnt_notebook.plan.overheads.Overheads`, and how well plans have done on these
+        ranks; or ``{"kind": class, "refused": why}``.
     """
     preload.finish()
     from tnt_notebook.parallel.consistency import agreement
     from tnt_notebook.parallel.layer_graph.survey import surveyed
     from tnt_notebook.parallel.training.overheads import overheads_of
     from tnt_notebook.parallel.training.scope import call, whole_world
+    from tnt_notebook.plan import measurements
+    from tnt_notebook.plan.outcome import record
 
     refused = {}
     with _peers_freed():
@@ -214,12 +218,14 @@ def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
             graph = surveyed(model)
         except ModelError as error:
             refused = {"kind": type(error).__name__, "refused": str(error)}
-        if found := next(filter(None, agreement.everyones(over, refused)), None):
-            return found
+        if why := next(filter(None, agreement.everyones(over, refused)), None):
+            return why
         try:
-            return vars(overheads_of(over, model, graph, -(-batch_size // over.size), call))
+            found = overheads_of(over, model, graph, -(-batch_size // over.size), call)
         except ModelError as error:
             return {"kind": type(error).__name__, "refused": str(error)}
+    said = record(measurements.fits(found.ranks_key)) if over.rank == 0 else ""
+    return {"overheads": vars(found), "record": said}
 
 
 @contextlib.contextmanager
@@ -233,7 +239,7 @@ def _peers_freed() -> Iterator[None]:
         raise
 
 
-def _overheads(measured: Mapping[str, float] | None) -> Overheads:
+def _overheads(measured: Mapping[str, Any] | None) -> Overheads:
     """What :func:`measure_overheads` gave; None: nothing is known."""
     return Overheads(**measured or {})
 

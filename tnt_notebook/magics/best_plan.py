@@ -10,7 +10,7 @@ from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
 from tnt_notebook.errors import MemoryLimitError, ModelError, NetworkError
 from tnt_notebook.magics.planning import asked, measured_link, measured_overheads
 from tnt_notebook.magics.progress import StatusLine, show
-from tnt_notebook.magics.table import Bold, Table, bundle
+from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.network import Level, Network, as_json
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
@@ -54,8 +54,10 @@ def run(
             "Leave ranks out in the last level of its file if it has any number of them."
         )
     status = StatusLine()
-    overheads = measured_overheads(cluster, status, name, batch_size)
+    overheads, record = measured_overheads(cluster, status, name, batch_size)
     link = measured_link(cluster, status) if network is None else None
+    if network is not None:  # fits on these ranks do not try such plans
+        overheads["ranks_key"] = record = ""
     answer = asked(
         cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, overheads, memory_limit,
         None if network is None else as_json(network),
@@ -72,7 +74,7 @@ def run(
         raise ModelError(
             f"It cannot be trained on {plural(ranks, 'rank')}: {max(reasons, key=reasons.get)}"
         )
-    show(best_bundle(plans, ranks, answer, network), figure_bundle(plans[0]))
+    show(below(best_bundle(plans, ranks, answer, network), record), figure_bundle(plans[0]))
     return plans
 
 

@@ -19,7 +19,7 @@ from tnt_notebook.errors import DataError, ModelError
 from tnt_notebook.magics.mesh_plan import layers_of
 from tnt_notebook.magics.planning import asked, measured_link, measured_overheads, shown_on
 from tnt_notebook.magics.progress import StatusLine, show
-from tnt_notebook.magics.table import Bold, Table, bundle
+from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
 from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
 from tnt_notebook.protocol import Call
@@ -63,7 +63,7 @@ def run(
     if dataset is not None:
         replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
         given = _measured(cluster, dataset, replicas, status)
-    overheads = measured_overheads(cluster, status, name, batch_size)
+    overheads, record = measured_overheads(cluster, status, name, batch_size)
     link = measured_link(cluster, status)
     answer = asked(
         cluster, status, Call.PLAN, name, pipeline, list(schedules), batch_size,
@@ -77,7 +77,7 @@ def run(
         first, why = next(iter(refused.items()))
         raise ModelError(f"There is no schedule for it. {first}: {why}")
     table = comparison_bundle(plans, refused) if len(schedules) > 1 else plan_bundle(plans[0])
-    show(table, figure_bundle(fastest(plans)))
+    show(below(table, record), figure_bundle(fastest(plans)))
     return plans
 
 

@@ -68,6 +68,9 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     fit would read it: the plan shows which ranks map what, and a step lasts as long as its input
     takes, if that is longer.
 
+    Fits by plan correct what is known of a model, so that its next plan is nearer, and a line below
+    the table says how long steps took on these ranks so far, over what plans had promised.
+
     With --mesh, it shows for each layer how the work is divided, the layout of the output, what is
     exchanged before the layer, how long it takes on one rank and on the mesh, and how much memory
     a rank needs for it; also which layers all ranks compute in full, and why. The link between

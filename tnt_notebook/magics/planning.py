@@ -53,8 +53,9 @@ def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | No
 
 def measured_overheads(
     cluster: Cluster, status: StatusLine, name: str, batch_size: int
-) -> dict[str, float]:
-    """What a step takes beside its layers, measured by all ranks unless it is known.
+) -> tuple[dict[str, Any], str]:
+    """What a step takes beside its layers, measured by all ranks unless it is known; and how well
+    plans have done on them so far, in a sentence, empty of none.
 
     Raises:
         ModelError: there is no such model, or it cannot be planned.
@@ -66,4 +67,4 @@ def measured_overheads(
     answer = answers[min(answers)]
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
-    return answer
+    return answer["overheads"], answer["record"]

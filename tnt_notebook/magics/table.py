@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -85,6 +85,13 @@ def bundle(*parts: str | Table) -> dict[str, str]:
             page = escape(part)
             pages.append(f"<p><b>{page}</b></p>" if isinstance(part, Bold) else f"<p>{page}</p>")
     return {"text/plain": "\n\n".join(texts), "text/html": "".join(pages)}
+
+
+def below(shown: Mapping[str, str], line: str) -> dict[str, str]:
+    """What :func:`bundle` gave, and a paragraph below it, if there is one to say."""
+    under = bundle(line)
+    between = {"text/plain": "\n\n", "text/html": ""}
+    return {m: f"{s}{between[m]}{under[m]}" if line else s for m, s in shown.items()}
 
 
 def status_table(rows: Sequence[RankStatus]) -> str:

@@ -1,7 +1,8 @@
-"""What was measured of layers, of what ranks exchange with, and of steps, kept in files of the
-user's cache for the next time.
+"""What was measured of layers, of what ranks exchange with, of steps and of fits, kept in files of
+the user's cache for the next time.
 
-The files are ``profile.json``, ``links.json``, ``steps.json`` and such in the folder
+The files are ``profile.json``, ``links.json``, ``steps.json``, ``fits.json`` (what fits by plan
+took) and such in the folder
 ``tnt_notebook`` of that for caches (``XDG_CACHE_HOME``, or ``~/.cache``). What is wrong with them
 is no error: then all is measured anew.
 """
@@ -23,6 +24,9 @@ import platformdirs
 
 #: The oldest go first. An entry takes about 150 bytes.
 MOST_ENTRIES = 4096
+
+#: Fits by plan that are kept of the same ranks.
+MOST_FITS = 64
 
 _VERSION = 1
 
@@ -80,6 +84,23 @@ def load_numbers(kind: str, key: str, count: int) -> tuple[float, ...] | None:
 def save_numbers(kind: str, key: str, numbers: tuple[float, ...]) -> None:
     """Adds them, if the file can be written."""
     _save(kind, _entries(kind), {key: numbers})
+
+
+def fits(key: str) -> list[tuple[float, float]]:
+    """Of the latest fits by plan on some ranks, seconds of a step: promised and measured."""
+    entry = _entries("fits").get(key)
+    kept = entry if isinstance(entry, list) else []
+    return [(one[0], one[1]) for one in kept if _are_times(one)]
+
+
+def add_fit(key: str, promised_s: float, measured_s: float) -> None:
+    """Adds one, if the file can be written; both in seconds."""
+    latest = [*fits(key), (promised_s, measured_s)][-MOST_FITS:]
+    _save("fits", _entries("fits"), {key: latest})
+
+
+def _are_times(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(_is_usual(s) and s > 0 for s in pair)
 
 
 def _entries(name: str) -> dict[str, Any]:

@@ -24,6 +24,11 @@ class Overheads:
         variable_s, element_s: that the optimizer takes for a trained weight, and for each of its
             numbers.
         busy: how many times as long layers take while all other ranks compute as well.
+        beside: by which times of steps and optimizer are multiplied already, as fits of the model
+            have shown.
+        ranks_key: by what measurements of the ranks are known that these are of; "": these are of
+            none that are there.
+        model_key: by what those of the model are known, on these ranks.
     """
 
     step_s: float = 0.0
@@ -32,6 +37,9 @@ class Overheads:
     variable_s: float = 0.0
     element_s: float = 0.0
     busy: float = 1.0
+    beside: float = 1.0
+    ranks_key: str = ""
+    model_key: str = ""
 
     def update_s(self, variables: int, elements: int) -> float:
         """Seconds of the optimizer, of so many weights with so many numbers in all."""
@@ -49,11 +57,13 @@ def slowed(overheads: Overheads, timeline: Timeline, replicas: int) -> float:
         timeline: of one of the replicas, with times of ranks alone.
         replicas: that do the same at the same time.
     """
+    return 1 + (overheads.busy - 1) * company(timeline, replicas)
+
+
+def company(timeline: Timeline, replicas: int) -> float:
+    """Which part of the other ranks is at work while one is, in the mean, 0 to 1."""
     others = replicas * timeline.ranks - 1
-    if others == 0 or overheads.busy == 1.0:
-        return 1.0
-    share = (replicas * timeline.company - 1) / others
-    return 1 + (overheads.busy - 1) * share
+    return (replicas * timeline.company - 1) / others if others else 0.0
 
 
 def least_slowed_s(

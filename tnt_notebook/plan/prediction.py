@@ -91,6 +91,7 @@ class PipelinePlan:
             metrics, and the optimizer.
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
+        overheads: that were reckoned with.
     """
 
     schedule: str
@@ -111,6 +112,7 @@ class PipelinePlan:
     beside_s: float = 0.0
     input: InputPlan | None = None
     layouts: MeshPlan | None = None
+    overheads: Overheads = NONE
 
     @property
     def timeline(self) -> Timeline:
@@ -184,7 +186,7 @@ def plan_of(
         Losses(
             max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
         ),
-        timeline.spans, beside_s=beside,
+        timeline.spans, beside_s=beside, overheads=overheads,
     )  # fmt: skip
 
 
@@ -286,5 +288,6 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
         "rank_bytes": tuple(data["rank_bytes"]),
         "input": InputPlan(**read) if read else None,
         "layouts": layouts.from_json(divided) if divided else None,
+        "overheads": Overheads(**data["overheads"]),
     }
     return PipelinePlan(**{**data, **parsed})

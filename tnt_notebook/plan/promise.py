@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.overheads import company
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.terms import parts_of
 from tnt_notebook.sizes import size
 from tnt_notebook.words import ranks as counted
 
@@ -25,6 +27,11 @@ class Promise:
         step_s: seconds of a step.
         rank_bytes: that the rank that needs most needs for the model.
         speedup: how many times as fast as one rank.
+        parts: seconds of a step, as :func:`.terms.parts_of` has them.
+        company: which part of the other ranks is at work while one is, in the mean, 0 to 1; 0 where
+            work of layers is divided.
+        busy, beside, ranks_key, model_key: that were reckoned with, as of
+            :class:`~tnt_notebook.plan.overheads.Overheads`.
 
     Raises:
         ValueError: a number cannot be.
@@ -36,6 +43,12 @@ class Promise:
     step_s: float
     rank_bytes: int
     speedup: float
+    parts: dict[str, float] = field(default_factory=dict)
+    company: float = 0.0
+    busy: float = 1.0
+    beside: float = 1.0
+    ranks_key: str = ""
+    model_key: str = ""
 
     def __post_init__(self) -> None:
         for name in ("ranks", "batch_size", "step_s", "rank_bytes", "speedup"):
@@ -50,12 +63,14 @@ class Promise:
         Args:
             options: by which it was planned.
         """
-        ranks = plan.ranks * plan.replicas
+        ranks, together = plan.ranks * plan.replicas, company(plan.timeline, plan.replicas)
         if plan.layouts is not None:
-            ranks = plan.layouts.ranks
+            ranks, together = plan.layouts.ranks, 0.0
+        made = plan.overheads
         return cls(
-            dict(options), ranks, plan.batch_size, plan.step_s, max(plan.rank_bytes), plan.speedup
-        )
+            dict(options), ranks, plan.batch_size, plan.step_s, max(plan.rank_bytes), plan.speedup,
+            parts_of(plan), together, made.busy, made.beside, made.ranks_key, made.model_key,
+        )  # fmt: skip
 
     @property
     def words(self) -> str:

@@ -108,7 +108,8 @@ class Frame(TypedDict):
     input: NotRequired[str]
     """Why every rank does the work of input for all of them; without, each does its own part."""
     plan: NotRequired[str]
-    """The plan that it follows, and what that promises; without, it follows none."""
+    """The plan that it follows, and what that promises; at the end, how far off it was. Without, it
+    follows none."""
     diverged: NotRequired[str]
     """Since when the loss is NaN, and what may help; without, it is none."""
     skipped: NotRequired[str]

@@ -198,7 +198,7 @@ class Recorder:
                 if number is not None:
                     self._seen[name] = float(f"{number:.4g}")
 
-    def say(self, what: Literal["exchange", "diverged", "skipped"], words: str) -> None:
+    def say(self, what: Literal["exchange", "plan", "diverged", "skipped"], words: str) -> None:
         """Records what is known of that by now; "" is nothing."""
         with self._lock:
             self._said[what] = words

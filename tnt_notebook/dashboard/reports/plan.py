@@ -12,6 +12,7 @@ from tnt_notebook.dashboard.figures.panels import GREY, scale_of, short
 from tnt_notebook.dashboard.figures.step_figure import figure_of, trace_of
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.terms import overhead_s
 
 #: Less of a step is not worth a word.
 _WORTH_A_WORD = 0.05
@@ -83,11 +84,6 @@ def _losses(plan: PipelinePlan) -> dict[str, float]:
         "imbalance": losses.imbalance, "messages": losses.messages, "bubble": losses.bubble,
         "exchange": plan.exchange_s, "overhead": overhead_s(plan),
     }  # fmt: skip
-
-
-def overhead_s(plan: PipelinePlan) -> float:
-    """Seconds of a step that are neither of layers nor of what ranks send."""
-    return plan.beside_s + plan.losses.actions
 
 
 def read(plan: PipelinePlan) -> str:

@@ -11,13 +11,14 @@ from IPython import get_ipython
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, three_digits
 from tnt_notebook.dashboard.reports.plan import limited_by
-from tnt_notebook.dashboard.reports.plan_terms import explain, seconds_of
+from tnt_notebook.dashboard.reports.plan_terms import explain
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan import saved_plans
 from tnt_notebook.plan.fit_options import typed_so
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.promise import Promise
 from tnt_notebook.plan.saved_plans import Saved
+from tnt_notebook.plan.terms import seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd

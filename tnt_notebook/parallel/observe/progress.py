@@ -21,7 +21,15 @@ from tnt_notebook.telemetry.pace import FRAME_S, STEP_BYTES_PER_S, STEP_S
 
 Report = Callable[[Frame], None]
 
+#: That are kept for what is learnt from a run.
+_MOST_SAMPLES = 64
+
 _BYTES_OF_A_RANK, _BYTES_OF_A_BOX = 50, 16
+
+
+#: From the seconds of the median step of a run, how many steps there were, and samples of where
+#: their time went on each rank: what came of its plan.
+Learn = Callable[[float, int, Sequence[list[Breakdown]]], str]
 
 
 class Progress:
@@ -32,6 +40,7 @@ class Progress:
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
         exchange, input, plan, setup: what is said of them in frames; empty: nothing.
+        learn: gives what came of the plan, on rank 0, at the end; None: there is none.
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
@@ -57,6 +66,7 @@ class Progress:
         exchange: str = "",
         input: str = "",
         plan: str = "",
+        learn: Learn | None = None,
         setup: Setup | None = None,
         seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
@@ -79,6 +89,7 @@ class Progress:
             plan=plan,
             setup=setup,
         )
+        self._plan, self._learn, self._samples = plan, learn, list[list[Breakdown]]()
         self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce
         self._epoch = 1
         self._sampler, self._flops = sampler, flops
@@ -144,6 +155,13 @@ class Progress:
         step_s = sample.step_s / self._per_execution if sample.step_s and sample.among else None
         parts = [Breakdown(*(s / self._per_execution for s in one)) for one in sample.breakdown]
         self._recorder.breakdown(parts, step_s)
+        if step_s is not None and self._learn is not None:
+            # That of the whole run is one of those before, where there were any.
+            if sample.which == "median" and not (whole_run and self._samples):
+                self._samples = [*self._samples, parts][-_MOST_SAMPLES:]
+            if whole_run and self._samples:
+                steps = self._sampler.steps * self._per_execution
+                self._say_what_came(self._learn(step_s, steps, self._samples))
         sent = None if sample.sent is None else sample.sent / self._per_execution
         self._recorder.seen(
             sample.step, sample.memory, sample.energy, sample.rate, self._flops, sent
@@ -153,6 +171,13 @@ class Progress:
         found = sum(len(row["kinds"]) for row in sample.step["rows"]) if sample.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_sample = time.monotonic() + max(STEP_S, shown / STEP_BYTES_PER_S)
+
+    def _say_what_came(self, of_plan: str) -> None:
+        """In a note; where nobody shows it, it is printed."""
+        if of_plan:
+            self._recorder.say("plan", f"{self._plan}; {of_plan}")
+        if of_plan and self._report is None:
+            print(f"{of_plan}.", flush=True)
 
     def _about_exchange(self, sent: float | None) -> Iterator[str]:
         yield self._exchange

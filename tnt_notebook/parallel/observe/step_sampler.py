@@ -103,6 +103,9 @@ class StepSampler:
         gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_step`.
         cut: of a pipeline, the entries of a step trace that say where the model is cut.
         exchanges: by channel, what its steps exchange, when they have been traced.
+
+    Attributes:
+        steps: how many it has seen; of several in one execution, these count as one.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class StepSampler:
         self._seen = over.traced()
         self._end_ns: int | None = None  # of the newest step at the last sample
         self._is_begun = False
-        self._sent, self._steps = 0.0, 0  # by a rank, in the mean of ranks; in all steps so far
+        self._sent, self.steps = 0.0, 0  # by a rank, in the mean of ranks; in all steps so far
         self._kept: list[tuple[float, StepSample]] = []
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
@@ -169,7 +172,7 @@ class StepSampler:
         trace = self._gathered(boxes, list(map(str, converted)), chosen, most)
         # Some exchange in some of their steps only, so that no few of them stand for the others.
         self._sent += sum(facts.sent for facts in everyone) / over.size
-        self._steps += len(steps)
+        self.steps += len(steps)
         news: list[Activities | None] = []
         if any(facts.activities for facts in everyone):
             news = agreement.everyones(over, did)
@@ -185,7 +188,7 @@ class StepSampler:
             [Breakdown(*map(float, row[: len(NOTHING)])) for row in rows],
             trace,
             max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
-            self._sent / self._steps if self._steps else None,
+            self._sent / self.steps if self.steps else None,
             [int(facts.memory) for facts in everyone],
             _energy(everyone),
             [one for one in news if one is not None],
@@ -203,12 +206,8 @@ class StepSampler:
             return latest
         samples = [one for _, one in self._kept if one.among] or [self._kept[-1][1]]
         typical = _median([one for one in samples if one.which == "median"] or samples)
-        return latest._replace(
-            step_s=typical.step_s,
-            among=typical.among,
-            breakdown=typical.breakdown,
-            step=typical.step,
-        )
+        of_all = ("step_s", "among", "breakdown", "step")
+        return latest._replace(**{name: getattr(typical, name) for name in of_all})
 
     @property
     def _ahead_ns(self) -> int:

@@ -27,9 +27,11 @@ from tnt_notebook.parallel.training.overheads import Call, overheads_of
 from tnt_notebook.parallel.training.placement import check
 from tnt_notebook.parallel.training.prepare import build_layers
 from tnt_notebook.parallel.training.session import Session
+from tnt_notebook.plan import measurements
 from tnt_notebook.plan.fit_options import AUTO
 from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.network import ASSUMED, Link
+from tnt_notebook.plan.outcome import record
 from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.promise import Promise, options_of
 from tnt_notebook.sizes import size
@@ -85,6 +87,8 @@ def _planned(
         return session
     if over.rank == 0:
         print(f"plan: {promise.words}", flush=True)
+        if said := record(measurements.fits(promise.ranks_key)):
+            print(said, flush=True)
     session.forget(model)
     return Session(over, replace(options, plan=promise, memory_limit=None))
 

@@ -33,6 +33,9 @@ from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.overheads import Overheads
 
+#: Kinds of measurements of a model that its fits correct: see :class:`Overheads`.
+BUSY, BESIDE = "busy", "beside"
+
 #: In turn, of which the median counts.
 _ROUNDS = 5
 #: Of fits in which nothing is done: steps; few and many micro-batches.
@@ -56,11 +59,20 @@ def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call:
         with seeds.untouched():
             seeds.synchronise(over)  # as fits have it
             step_s, action_s, message_s = _kept(
-                over, "steps", _of_ranks(over), 3, lambda: _steps(over, call)
+                over, "steps", key_of_machines(over), 3, lambda: _steps(over, call)
             )
             variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
-            busy = _busy(over, model, graph, rows)
-            return Overheads(step_s, action_s, message_s, variable_s, element_s, busy)
+            key, lasting = (
+                _key_of_model(over, model, graph, rows),
+                all(map(is_lasting, graph.calls)),
+            )
+            busy = _busy(over, model, graph, rows, key, lasting)
+            (beside,) = _kept(over, BESIDE, key, 1, lambda: (1.0,), lasting)
+            step_s, variable_s, element_s = (beside * s for s in (step_s, variable_s, element_s))
+            return Overheads(
+                step_s, action_s, message_s, variable_s, element_s, busy, beside,
+                key_of_machines(over), key,
+            )  # fmt: skip
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(f"Its layers could not be timed: {error}") from error
 
@@ -83,7 +95,8 @@ def _kept(
     return tuple(known)
 
 
-def _of_ranks(over: World) -> str:
+def key_of_machines(over: World) -> str:
+    """What measurements of steps of these ranks are known by."""
     return measurements.key_of(f"{machine()} {key_of_ranks(over)}")
 
 
@@ -171,24 +184,30 @@ def _together(over: World, run: Callable[[], Any]) -> float:
     return float(over.allgather(np.array([median_s(run, _LONG_S)])).max())
 
 
-def _busy(over: World, model: keras.Model, graph: Graph, rows: int) -> float:
+def _key_of_model(over: World, model: keras.Model, graph: Graph, rows: int) -> str:
+    learning, measured = trained_values(graph), max(1, rows_together(graph, rows))
+    each = [key_of(call, graph, learning, measured) for call in graph.calls]
+    trained = f"{wiring_of(graph)} {type(getattr(model, 'optimizer', None))}"
+    return measurements.key_of(f"{key_of_machines(over)} {each} {trained}")
+
+
+def _busy(
+    over: World, model: keras.Model, graph: Graph, rows: int, key: str, lasting: bool
+) -> float:
     """How many times as long the layers of a model take while all ranks run them as on rank 0
     alone; 1 where a model is too large for that, or has weights that no rank has yet."""
     rows = rows_together(graph, rows)
     if over.size == 1 or not rows or not all(map(is_here, model.variables)):
         return 1.0
-    learning = trained_values(graph)
-    each = [key_of(call, graph, learning, rows) for call in graph.calls]
-    key = measurements.key_of(f"{_of_ranks(over)} {each} {wiring_of(graph)}")
 
     def measure() -> tuple[float]:
         with unchanged(model):
-            run = functools.partial(whole_run(graph, learning, rows), "FB")
+            run = functools.partial(whole_run(graph, trained_values(graph), rows), "FB")
             times = []
             for _ in range(_ROUNDS):
                 alone = median_s(run, _LONG_S) if over.rank == 0 else 1.0  # the others wait
                 times.append(_together(over, run) / alone)
         return (max(1.0, median(times)),)
 
-    (busy,) = _kept(over, "busy", key, 1, measure, all(map(is_lasting, graph.calls)))
+    (busy,) = _kept(over, BUSY, key, 1, measure, lasting)
     return busy

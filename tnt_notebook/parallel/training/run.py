@@ -294,7 +294,7 @@ def _progress(
             data.adapter, model.steps_per_execution, plan.promise),
         input=str(data.reading), plan=plan.words, seen=functions.seen if phase == "fit" else str,
         weights=lambda: filter(is_here, model.trainable_variables),
-        late_logs=functions.placement.late is not None,
+        late_logs=functions.placement.late is not None, learn=plan.learn,
         stops_on_nan=session.options.on_nan == "stop",
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip
