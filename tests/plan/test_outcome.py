@@ -56,7 +56,8 @@ factors = st.floats(0.2, 5.0)
 
 @given(
     st.floats(1.0, 15.0), st.floats(1.0, 15.0), factors, st.floats(0.1, 1.0), times, times,
-    st.booleans(), st.lists(st.floats(-0.02, 0.02), min_size=12, max_size=12),
+    st.booleans(),
+    st.just([0.0] * 12) | st.lists(st.floats(-0.02, 0.02), min_size=12, max_size=12),
 )  # fmt: skip
 def test_plans_come_nearer_to_what_fits_take(
     busy, truly, besides, company, layers_s, overhead_s, is_planned_again, noise
@@ -68,7 +69,7 @@ def test_plans_come_nearer_to_what_fits_take(
         """Seconds of layers and of overhead, as planned or as true."""
         return layers_s * (1 + (busy - 1) * company), overhead_s * beside
 
-    beside, errors, made = 1.0, [], None
+    beside, errors, made, begun = 1.0, [], None, busy
     for wrong in noise:
         if made is None or is_planned_again:
             made = busy, beside
@@ -84,9 +85,14 @@ def test_plans_come_nearer_to_what_fits_take(
         errors.append(abs(math.log(sum(step(busy, beside)) / (work + other))))
         busy, beside = corrected(busy, beside, outcome)
         assert 1 <= busy <= 16 and 0.125 <= beside <= 8
-    assert errors[-1] < 0.05
-    if not any(noise):  # both halve with each fit, and the sum lies between them
-        assert abs(math.log(busy / truly)) < 0.01 and abs(math.log(beside / besides)) < 0.01
+    if company > 0.5:
+        assert errors[-1] < 0.15
+    if not any(noise):
+        left = (1 - company / 2) ** len(noise)
+        assert abs(math.log(busy / truly)) == pytest.approx(
+            left * abs(math.log(begun / truly)), abs=1e-9
+        )
+        assert abs(math.log(beside / besides)) < 0.01
 
 
 def test_what_samples_do_not_tell_is_not_corrected():

@@ -85,6 +85,7 @@ def sentence(outcome: Outcome) -> str:
 def corrected(busy: float, beside: float, outcome: Outcome) -> tuple[float, float]:
     """What is kept of a model, moved halfway (of logarithms) to what a fit has shown, whatever the
     plan reckoned with that the fit followed. So the same plan may be followed again and again.
+    Where few ranks work at the same time, noise says as much of ``busy`` as they do: it moves less.
 
     Args:
         busy, beside: as they are kept, as of :class:`~tnt_notebook.plan.overheads.Overheads`.
@@ -96,13 +97,13 @@ def corrected(busy: float, beside: float, outcome: Outcome) -> tuple[float, floa
     if company and promised["layers"] and measured["layers"]:
         slowed = 1 + (promise.busy - 1) * company
         slowed *= measured["layers"] / promised["layers"]
-        busy = _halfway(busy, 1 + (slowed - 1) / company, *_BUSY)
+        busy = _moved(busy, 1 + (slowed - 1) / company, company / 2, *_BUSY)
     unclear = _UNCLEAR * outcome.step_s
     if promised["overhead"] and max(promised["exchange"], measured["input"]) <= unclear:
         # Steps in which nothing is done were measured with votes and metrics, for which ranks wait.
         taken = measured["overhead"] + measured["input"]
         taken += max(0.0, measured["exchange"] - promised["exchange"])
-        beside = _halfway(beside, promise.beside * taken / promised["overhead"], *_BESIDE)
+        beside = _moved(beside, promise.beside * taken / promised["overhead"], 0.5, *_BESIDE)
     return busy, beside
 
 
@@ -123,9 +124,10 @@ def record(fits: Sequence[tuple[float, float]]) -> str:
     )
 
 
-def _halfway(kept: float, shown: float, least: float, most: float) -> float:
-    """Between two factors, and between bounds."""
-    return min(most, max(least, math.sqrt(kept * min(most, max(least, shown)))))
+def _moved(kept: float, shown: float, part: float, least: float, most: float) -> float:
+    """Such a part of the way (of logarithms) from a factor to another, between bounds."""
+    shown = min(most, max(least, shown))
+    return min(most, max(least, kept * (shown / kept) ** part))
 
 
 def _ms(seconds: float) -> str:
