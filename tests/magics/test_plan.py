@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
 
@@ -79,11 +81,17 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
         shell, "%tnt_plan split --pipeline 2"
     )
     found = typed(shell, "%tnt_plan --batch-size 256 --ranks 4")
-    assert "The fastest is %%tnt_fit " in found and " times one rank." in found
+    assert "The fastest is %%tnt_fit " in found and " times the fastest way on one rank." in found
+    assert "With batches of 256 samples, more ranks " in found
     assert "ways to train it on 4 ranks: " in found
     plans = shell.user_ns["plan"]
     assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
     assert {plan.ranks * plan.replicas for plan in plans} == {4} and len(plans) == 5
+    rows = plans.by_ranks
+    assert [row["ranks"] for row in rows] == [1, 2, 4, 8, 16] and rows[0]["speedup"] == 1.0
+    assert rows[2]["step_s"] == plans.step_s and rows[2]["options"] == plans.typed
+    parts = [sum(row[f"{p}_s"] for p in ("work", "wait", "exchange", "other")) for row in rows]
+    assert parts == pytest.approx([row["step_s"] for row in rows])
 
     # On another network, which is said above the table; what was measured here does not count.
     found = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network hdr-4xa100")

@@ -62,9 +62,17 @@ class Outlook:
         self._loads = functools.cache(self._loads_of)
         self._schedule = functools.lru_cache(8)(_made)  # the longest are of 200,000 actions
 
-    def best(self, ranks: int, count: int = 5) -> Best:
-        """The best ways on so many ranks."""
-        among = ways(ranks, self._batch_size, len(self._wiring.calls))
+    def best(
+        self, ranks: int, count: int = 5, of_rows: Callable[[int], bool] = lambda rows: True
+    ) -> Best:
+        """The best ways on so many ranks.
+
+        Args:
+            count: how many.
+            of_rows: which samples of a micro-batch there may be.
+        """
+        every = ways(ranks, self._batch_size, len(self._wiring.calls))
+        among = (way for way in every if of_rows(self._kind(way)[0]))
         bounds = self.least_s, self.least_cut_s
         return best(among, bounds, self.judge, self._limit, count, self._checked)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size
-from tnt_notebook.dashboard.reports.plan import overhead_s, slowest
+from tnt_notebook.dashboard.reports.plan import slowest
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.terms import seconds_of
 from tnt_notebook.words import meant
 
 
@@ -22,17 +23,6 @@ def explain(plan: PipelinePlan, term: str) -> str:
         near = meant(term, {one: one for one in TERMS})
         raise PlanError(f"A plan has no term {term!r}{near or ':'} {', '.join(TERMS)}")
     return TERMS[term](plan)
-
-
-def seconds_of(plan: PipelinePlan) -> dict[str, float]:
-    """Of a step, by term: ``compute`` is what a rank computes in the mean, ``input`` how long its
-    batch takes to come; the others are by how much a step would be shorter without them."""
-    losses = plan.losses
-    return {
-        "compute": plan.timeline.work / plan.ranks - losses.actions, "bubble": losses.bubble,
-        "imbalance": losses.imbalance, "messages": losses.messages, "exchange": plan.exchange_s,
-        "overhead": overhead_s(plan), "input": plan.input_s,
-    }  # fmt: skip
 
 
 def _compute(plan: PipelinePlan) -> str:
