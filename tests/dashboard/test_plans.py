@@ -40,6 +40,16 @@ def test_it_is_a_sequence_of_plans():
         _ = TWO.nothing
 
 
+def test_what_there_is_on_other_numbers_of_ranks():
+    rows = [{"ranks": 1, "samples_per_s": 3.0}, {"ranks": 2, "samples_per_s": 5.0}]
+    found = Plans([(ALONE, {})], rows)
+    assert (
+        found.by_ranks == found[:1].by_ranks == pickle.loads(pickle.dumps(found)).by_ranks == rows
+    )
+    found.by_ranks[0]["ranks"] = 7
+    assert found.by_ranks == rows and TWO.by_ranks == []
+
+
 def test_a_table_of_ways():
     table = TWO.to_dataframe()
     assert table.options.tolist() == ["--pipeline 2 --micro-batches 2 --schedule 1f1b", ""]

@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
+
+PARTS = ("layers", "stages", "exchange", "overhead")
 
 CELL = """%%tnt
 import keras
@@ -37,7 +41,7 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
 
     text = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4")
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]
-    expect, times, parts, memory = blocks
+    expect, times, parts, memory, *_ = blocks  # and how earlier plans have done
     sentence = next(line for line in expect if line.startswith("Expect "))
     assert "times one rank: a step of 256 samples takes " in sentence
     assert "(by the formula of 1f1b for 20%)" in sentence
@@ -79,11 +83,17 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
         shell, "%tnt_plan split --pipeline 2"
     )
     found = typed(shell, "%tnt_plan --batch-size 256 --ranks 4")
-    assert "The fastest is %%tnt_fit " in found and " times one rank." in found
+    assert "The fastest is %%tnt_fit " in found and " times the fastest way on one rank." in found
+    assert "With batches of 256 samples, more ranks " in found
     assert "ways to train it on 4 ranks: " in found
     plans = shell.user_ns["plan"]
     assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
     assert {plan.ranks * plan.replicas for plan in plans} == {4} and len(plans) == 5
+    rows = plans.by_ranks
+    assert [row["ranks"] for row in rows] == [1, 2, 4, 8, 16] and rows[0]["speedup"] == 1.0
+    assert rows[2]["step_s"] == plans.step_s and rows[2]["options"] == plans.typed
+    parts = [sum(row[f"{p}_s"] for p in PARTS) for row in rows]
+    assert parts == pytest.approx([row["step_s"] for row in rows])
 
     # On another network, which is said above the table; what was measured here does not count.
     found = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network hdr-4xa100")

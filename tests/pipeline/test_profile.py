@@ -13,12 +13,14 @@ from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
 from tnt_notebook.parallel.layer_graph.graph import wiring_of
-from tnt_notebook.parallel.layer_graph.profile import profile_of, slots_of
+from tnt_notebook.parallel.layer_graph.profile import is_measured, profile_of, slots_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layer_graph.timing import sample
+from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import MOST_ENTRIES, Measured
+from tnt_notebook.plan.network import ASSUMED
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.profile import load_of
 
@@ -88,6 +90,28 @@ def test_each_call_takes_its_part_of_what_all_of_them_take(ranks, tmp_path, name
         assert after == pytest.approx([share * seconds for seconds in before])
     assert sum(both.seconds) != sum(alone.seconds)
     assert (both.kept, both.inner_bytes) == (alone.kept, alone.inner_bytes)
+
+
+def by_ranks(folder):
+    """What is measured for the best ways on 3 ranks, and for those on fewer and more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        model, measured = MODELS["mlp"](), []
+        graph = surveyed(model)
+        planner = Planner(model, 24, 3, lambda done, of: measured.append(done))
+        _, plans = planner.best(3, ASSUMED, float("inf"))
+        first = len(measured)
+        rows = planner.by_ranks(plans[0], ASSUMED, float("inf"))
+        known = [n for n in range(1, 25) if is_measured(model, graph, n, together=True)]
+        return first, len(measured) - first, rows, known
+
+
+def test_nothing_more_is_measured_for_other_numbers_of_ranks(ranks, tmp_path):
+    ((first, more, rows, known),) = ranks.run(1, by_ranks, str(tmp_path))
+    assert first > 0 and more == 0
+    # Of one rank of three: 8, 4, 2, 1; of all in a pipeline: 24, 12, 6, 3, 2.
+    assert known == [1, 2, 3, 4, 6, 8, 12, 24]
+    assert [row["ranks"] for row in rows] == [1, 2, 3, 6, 12]
 
 
 def profiled(name, rows):

@@ -107,9 +107,10 @@ def plan_best(
 
     Returns:
         ``{"plans": [...], "there_are": n, "too_large": (n, bytes), "refused_ways": {why: n},
-        "limit": bytes, "measured": n}``: the fastest first, as
+        "limit": bytes, "measured": n, "by_ranks": [...]}``: the fastest first, as
         :func:`tnt_notebook.plan.prediction.as_json` gives them, of how many ways, and why others
-        are none; or ``{"kind": class, "refused": why}``.
+        are none; and the fastest on fewer and more ranks, of :mod:`tnt_notebook.plan.by_ranks`; or
+        ``{"kind": class, "refused": why}``.
     """
     preload.finish()
     from tnt_notebook.parallel.pipeline.predict import Planner
@@ -127,12 +128,13 @@ def plan_best(
             _model(name), batch_size, ranks, progress, overheads=_overheads(overheads)
         )
         found, plans = planner.best(ranks, over, limit)
+        by_ranks = planner.by_ranks(plans[0], over, limit) if plans else []
     except ModelError as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {
         "plans": [as_json(plan) for plan in plans], "there_are": found.there_are,
         "too_large": found.too_large, "refused_ways": found.refused, "limit": limit,
-        "measured": progress.measured,
+        "measured": progress.measured, "by_ranks": by_ranks,
     }  # fmt: skip
 
 

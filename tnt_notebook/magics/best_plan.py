@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
-from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
+from tnt_notebook.dashboard.reports import plan_ranks
+from tnt_notebook.dashboard.reports.plan import figure_bundle
 from tnt_notebook.errors import MemoryLimitError, ModelError, NetworkError
 from tnt_notebook.magics.planning import asked, measured_link, measured_overheads
 from tnt_notebook.magics.progress import StatusLine, show
@@ -15,6 +16,7 @@ from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.network import Level, Network, as_json
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
 from tnt_notebook.plan.quantities import rate_text
+from tnt_notebook.plan.terms import limited_by
 from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def run(
     batch_size: int,
     memory_limit: int | None,
     network: Network | None = None,
-) -> list[PipelinePlan]:
+) -> tuple[list[PipelinePlan], list[dict[str, Any]]]:
     """Looks for the best ways, and shows them.
 
     Args:
@@ -41,7 +43,8 @@ def run(
         network: what ranks exchange with; None: what was measured among those that are there.
 
     Returns:
-        What to expect of each, the fastest first.
+        What to expect of each, the fastest first; and of the fastest on fewer and more ranks, see
+        :mod:`tnt_notebook.plan.by_ranks`.
 
     Raises:
         ModelError: there is none, or none that fits; the message says why.
@@ -74,8 +77,11 @@ def run(
         raise ModelError(
             f"It cannot be trained on {plural(ranks, 'rank')}: {max(reasons, key=reasons.get)}"
         )
-    show(below(best_bundle(plans, ranks, answer, network), record), figure_bundle(plans[0]))
-    return plans
+    by_ranks = answer["by_ranks"]
+    curve = [plan_ranks.figure_bundle(by_ranks, ranks)] if len(by_ranks) > 1 else []
+    told = below(best_bundle(plans, ranks, answer, network), record)
+    show(told, *curve, figure_bundle(plans[0]))
+    return plans, by_ranks
 
 
 def best_bundle(
@@ -99,7 +105,7 @@ def best_bundle(
             str(plan.replicas),
             short_time(plan.step_s),
             rate(plan.samples_per_s),
-            three_digits(plan.speedup),
+            three_digits(plan_ranks.speedup(answer["by_ranks"], plan)[0]),
             f"{plan.bubble:.0%}",
             size(max(plan.rank_bytes)),
             limited_by(plan) or "-",
@@ -119,7 +125,8 @@ def best_bundle(
     told += [f"{count} not possible: {why}" for why, count in answer["refused_ways"].items()]
     table = Table(head, rows, left={"%%tnt_fit", "limited by"}, best={(0, "%%tnt_fit")})
     over = [] if network is None else [network_line(network)]
-    return bundle(Bold(_headline(plans[0])), *over, table, "\n".join(told))
+    headline = _headline(plans[0], answer["by_ranks"])
+    return bundle(Bold(headline), *over, table, "\n".join(told))
 
 
 def network_line(network: Network) -> str:
@@ -135,10 +142,11 @@ def _level_text(level: Level) -> str:
     return f"{level.name}{of}: {rate} a rank{shared}, {short_time(level.link.latency_s)}"
 
 
-def _headline(plan: PipelinePlan) -> str:
-    way = Way.of(plan).typed
-    what = f"%%tnt_fit {way}" if way else "%%tnt_fit without options, whole copies of the model"
+def _headline(plan: PipelinePlan, by_ranks: Sequence[dict[str, Any]]) -> str:
+    typed, shape = Way.of(plan).typed or "without options", plan_ranks.shape(plan)
+    times, of_what = plan_ranks.speedup(by_ranks, plan)
+    growth = plan_ranks.growth(by_ranks, plan.batch_size)
     return (
-        f"The fastest is {what}: expect {rate(plan.samples_per_s)} samples/s, "
-        f"{three_digits(plan.speedup)} times one rank."
-    )
+        f"The fastest is %%tnt_fit {typed}, {shape}: expect {rate(plan.samples_per_s)} samples/s, "
+        f"{three_digits(times)} times {of_what}. {growth}"
+    ).rstrip()

@@ -54,7 +54,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
 
     Without a pipeline or a mesh, it looks for the best: replicas of pipelines with each schedule,
     numbers of micro-batches, and recomputation, within --memory-limit, or a rank's share of the
-    memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each.
+    memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each, and
+    how fast the model would train on fewer and on more ranks.
     --ranks looks for the best on another number of ranks, and --network on another network: a file
     says, level by level, what ranks exchange with, on a node and between nodes. Some come with the
     package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others.
@@ -87,6 +88,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         plan.rank_bytes                       # memory that each rank needs
         plan[1].step_s                        # of the second
         plan.to_dataframe()                   # a row for each
+        plan.by_ranks                         # the fastest on fewer and more ranks, as dicts
         plan.explain("bubble")                # or compute, imbalance, messages, exchange, overhead,
                                               # input, memory: where it comes from, what lowers it
         plan.apply()                          # %%tnt_fit with its options, in the next cell
@@ -136,12 +138,12 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     if ranks < 1:
         raise UsageError(f"--ranks must be at least 1, not {ranks}")
     network = None if arguments.network is None else network_of(arguments.network)
-    plans = best_plan.run(
+    plans, by_ranks = best_plan.run(
         session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit,
         network,
     )  # fmt: skip
     ways = [(plan, options_of(Way.of(plan), arguments.memory_limit)) for plan in plans]
-    session.bind(arguments.name, Plans(ways))
+    session.bind(arguments.name, Plans(ways, by_ranks))
 
 
 def _names_a_way(arguments: Namespace) -> bool:

@@ -62,9 +62,17 @@ class Outlook:
         self._loads = functools.cache(self._loads_of)
         self._schedule = functools.lru_cache(8)(_made)  # the longest are of 200,000 actions
 
-    def best(self, ranks: int, count: int = 5) -> Best:
-        """The best ways on so many ranks."""
-        among = ways(ranks, self._batch_size, len(self._wiring.calls))
+    def best(
+        self, ranks: int, count: int = 5, of_rows: Callable[[int], bool] = lambda rows: True
+    ) -> Best:
+        """The best ways on so many ranks.
+
+        Args:
+            count: how many.
+            of_rows: which samples of a micro-batch there may be.
+        """
+        every = ways(ranks, self._batch_size, len(self._wiring.calls))
+        among = (way for way in every if of_rows(self._kind(way)[0]))
         bounds = self.least_s, self.least_cut_s
         return best(among, bounds, self.judge, self._limit, count, self._checked)
 
@@ -90,7 +98,8 @@ class Outlook:
     def least_cut_s(self, way: Way) -> float:
         """Seconds that a step takes at least with the best cut, in any order of work; much sooner
         known than the step. Raises ModelError where no cut fits."""
-        profile, schedule, begins = self._cut(way)
+        profile, begins = self._cut(way)
+        schedule, _ = _outline(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
         costs = costs_of_step(profile, schedule, cut, self._overheads, self._between(way, schedule))
         splits = self._splits(way)
@@ -104,7 +113,8 @@ class Outlook:
 
     def judge(self, way: Way) -> Judged:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
-        profile, schedule, begins = self._cut(way)
+        profile, begins = self._cut(way)
+        schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
         between = self._between(way, schedule)
         _, timeline = expected(profile, schedule, cut, way.replicas, self._overheads, between)
@@ -119,7 +129,8 @@ class Outlook:
 
     def plan(self, way: Way) -> PipelinePlan:
         """What to expect of a way. Raises ModelError where no cut fits into memory."""
-        profile, schedule, begins = self._cut(way)
+        profile, begins = self._cut(way)
+        schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         plan = plan_of(
             self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
             self._overheads, self._between(way, schedule),
@@ -127,18 +138,17 @@ class Outlook:
         return plan if self._link is None else with_exchange(plan, self._link)
 
     def _checked(self, way: Way) -> None:
-        _, _, begins = self._cut(way)
+        _, begins = self._cut(way)
         self._check(way, partition(self._wiring, begins))
 
-    def _cut(self, way: Way) -> tuple[Profile, Schedule, list[int]]:
-        schedule: Schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
+    def _cut(self, way: Way) -> tuple[Profile, list[int]]:
+        schedule, held = _outline(way.schedule, way.stages, way.micro_batches)
         begins = self._said(schedule) if schedule.stages > 1 else []
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
             loads = self._loads(*self._kind(way), self._slowest(way))
-            held = schedule.held_by_stage()
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
-        return self._profile(*self._kind(way)), schedule, begins
+        return self._profile(*self._kind(way)), begins
 
     def _splits(self, way: Way) -> bool:
         """Whether a backward is done in two halves."""
@@ -179,3 +189,11 @@ def _made(name: str, ranks: int, micro_batches: int) -> Schedule:
     """Not checked, which takes as long as to simulate it: tests prove those of the families."""
     family = FAMILIES[name]
     return family.make(ranks, micro_batches, family.stages_per_rank)
+
+
+@functools.cache
+def _outline(name: str, ranks: int, micro_batches: int) -> tuple[Schedule, list[int]]:
+    """A schedule without its actions, which take long to make; and how many micro-batches each of
+    its stages has under way at most."""
+    made = _made(name, ranks, micro_batches)
+    return replace(made, actions=((),) * ranks), made.held_by_stage()

@@ -51,15 +51,26 @@ def panel(of_ranks: Sequence[Breakdown], most_rows: int = 16) -> Panel:
     )
 
 
-def panel_of(what: str, names: Sequence[str], steps: Sequence[Breakdown], height: int) -> Panel:
+def panel_of(
+    what: str,
+    names: Sequence[str],
+    steps: Sequence[Breakdown],
+    height: int,
+    as_shares: bool = False,
+) -> Panel:
     """Steps below each other.
 
     Args:
         what: whose steps they are.
         names: of each step.
         height: in pixels.
+        as_shares: whether all are drawn equally long, where the longest is many times as long as
+            the shortest.
     """
-    unit, factor = scale_of(max(step.step for step in steps))
+    unit, per_second = scale_of(max(step.step for step in steps))
+    if as_shares:
+        unit = "% of a step"
+    factors = [100 / step.step if as_shares and step.step else per_second for step in steps]
     parts = [part for part in PARTS if any(getattr(step, part) for step in steps)]
 
     def draw(figure: go.Figure, row: int) -> None:
@@ -68,8 +79,8 @@ def panel_of(what: str, names: Sequence[str], steps: Sequence[Breakdown], height
             seconds = [getattr(step, part) for step in steps]
             figure.add_bar(
                 y=list(names),
-                base=[short(factor * s) for s in base],
-                x=[short(factor * s) for s in seconds],
+                base=[short(f * s) for f, s in zip(factors, base, strict=True)],
+                x=[short(f * s) for f, s in zip(factors, seconds, strict=True)],
                 name=part,
                 orientation="h",
                 width=0.7,
@@ -84,7 +95,8 @@ def panel_of(what: str, names: Sequence[str], steps: Sequence[Breakdown], height
                 col=1,
             )
             base = [a + b for a, b in zip(base, seconds, strict=True)]
-        lay_out_rows(figure, row, unit, 1.03 * factor * max(base))
+        ends = [factor * s for factor, s in zip(factors, base, strict=True)]
+        lay_out_rows(figure, row, unit, 1.03 * max(ends))
 
     legend = lines_of(swatch(part, PARTS[part].colour) for part in parts)
     return Panel([f"<b>where a step goes</b>{what}<br>{legend}"], height, draw)

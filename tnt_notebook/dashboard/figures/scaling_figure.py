@@ -51,12 +51,11 @@ def figure_of(rows: Rows, parts: Sequence[tuple[str, dict[str, float]]]) -> go.F
     def throughput(figure: go.Figure, row: int) -> None:
         _draw(figure, row, of_modes, "samples_per_s")
         ends = _ends(of_modes, "samples_per_s")
-        logarithms = [math.log10(end) for end in ends]
-        figure.update_yaxes(type="log", range=logarithms, **_ticks(*ends), row=row)
+        figure.update_yaxes(type="log", **ticks_between(*ends), row=row)
 
     def efficiency(figure: go.Figure, row: int) -> None:
         _draw(figure, row, of_modes, "efficiency")
-        most = _ends(of_modes, "efficiency")[1] / _ROOM
+        _, most = _ends(of_modes, "efficiency")
         figure.update_yaxes(range=[0, 1.1 * most], tickformat=".0%", row=row)
         figure.update_xaxes(title_text="ranks", row=row)
 
@@ -83,15 +82,20 @@ def _batches(mode: str, rows: Rows) -> str:
 
 def _draw(figure: go.Figure, row: int, of_modes: Sequence[Rows], what: str) -> None:
     for col, rows in enumerate(of_modes, start=1):
-        _draw_ideal(figure, rows, what, row=row, col=col)
+        ranks = [one["ranks"] for one in rows]
+        draw_ideal(figure, ranks, _ideal(rows, what), row=row, col=col)
         _draw_planned(figure, rows, what, row=row, col=col)
         _draw_measured(figure, rows, what, row=row, col=col)
-        ranks = [one["ranks"] for one in rows]
-        span = [math.log10(ranks[0] / _ROOM), math.log10(ranks[-1] * _ROOM)]
-        figure.update_xaxes(
-            type="log", tickvals=ranks, ticktext=[str(n) for n in ranks], range=span, tickangle=0,
-            row=row, col=col,
-        )  # fmt: skip
+        lay_out_ranks(figure, ranks, row=row, col=col)
+
+
+def lay_out_ranks(figure: go.Figure, ranks: Sequence[int], **place: int) -> None:
+    """Gives a plot an axis of numbers of ranks, in order."""
+    span = [math.log10(ranks[0] / _ROOM), math.log10(ranks[-1] * _ROOM)]
+    figure.update_xaxes(
+        type="log", tickvals=ranks, ticktext=[str(n) for n in ranks], range=span, tickangle=0,
+        **place,
+    )  # fmt: skip
 
 
 def _ideal(rows: Rows, what: str) -> list[float]:
@@ -101,10 +105,13 @@ def _ideal(rows: Rows, what: str) -> list[float]:
     return [first[what] * one["ranks"] / first["ranks"] for one in rows]
 
 
-def _draw_ideal(figure: go.Figure, rows: Rows, what: str, **place: int) -> None:
+def draw_ideal(
+    figure: go.Figure, ranks: Sequence[int], values: Sequence[float], **place: int
+) -> None:
+    """Draws what there would be if nothing were lost."""
     figure.add_scatter(
-        x=[one["ranks"] for one in rows], y=[short(v) for v in _ideal(rows, what)], name="ideal",
-        mode="lines", hoverinfo="skip", line={"color": GREY, "dash": "dot", "width": 1.5}, **place,
+        x=ranks, y=[short(value) for value in values], name="ideal", mode="lines",
+        hoverinfo="skip", line={"color": GREY, "dash": "dot", "width": 1.5}, **place,
     )  # fmt: skip
 
 
@@ -137,12 +144,12 @@ def _draw_measured(figure: go.Figure, rows: Rows, what: str, **place: int) -> No
 
 
 def _ends(of_modes: Sequence[Rows], what: str) -> tuple[float, float]:
-    """Where the axes of values begin and end, the same for all modes."""
+    """The least and the most of values, of all modes."""
     values = [v for rows in of_modes for v in _ideal(rows, what)]
     for rows in of_modes:
         values += [one[f"{end}{what}"] for one in rows for end in ("low_", "high_")]
         values += [v for one in rows if (v := one[f"expected_{what}"])]
-    return min(values) / _ROOM, max(values) * _ROOM
+    return min(values), max(values)
 
 
 def _said(value: float | None, what: str) -> str:
@@ -151,10 +158,16 @@ def _said(value: float | None, what: str) -> str:
     return f"{value:.0%}" if what == "efficiency" else f"{rate(value)} samples/s"
 
 
-def _ticks(least: float, most: float) -> dict[str, Any]:
-    """Powers of ten, and what lies between them: more of it the fewer they are."""
+def ticks_between(least: float, most: float) -> dict[str, Any]:
+    """The range of an axis of powers, with room beside these values, and its ticks: powers of ten,
+    and what lies between them, more of it the fewer they are."""
+    least, most = least / _ROOM, most * _ROOM
     first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
-    steps = (1, 2, 5) if math.log10(most / least) > 0.8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    decades = math.log10(most / least)
+    steps: tuple[float, ...] = (1, 1.5, 2, 3, 4, 5, 6, 8)
+    if decades > 0.8:
+        steps = (1, 2, 5) if decades < 2.5 else (1,)
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     ticks = [tick for tick in ticks if least <= tick <= most]
-    return {"tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
+    span = [math.log10(least), math.log10(most)]
+    return {"range": span, "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}

@@ -12,10 +12,7 @@ from tnt_notebook.dashboard.figures.panels import GREY, scale_of, short
 from tnt_notebook.dashboard.figures.step_figure import figure_of, trace_of
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.plan.prediction import PipelinePlan
-from tnt_notebook.plan.terms import overhead_s
-
-#: Less of a step is not worth a word.
-_WORTH_A_WORD = 0.05
+from tnt_notebook.plan.terms import limited_by, losses_of
 
 
 def headline(plan: PipelinePlan) -> str:
@@ -42,7 +39,7 @@ def limit(plan: PipelinePlan) -> str:
             f"for the rest. %tnt_bench input {plan.input.dataset} says what it waits for."
         )
     worst = limited_by(plan)
-    share = _losses(plan).get(worst, 0.0) / plan.step_s
+    share = losses_of(plan).get(worst, 0.0) / plan.step_s
     if not worst:
         return "Nothing in particular limits it: ranks are at work nearly all the time."
     if worst == "imbalance":
@@ -67,23 +64,6 @@ def limit(plan: PipelinePlan) -> str:
         f"Filling and emptying the pipeline costs {share:.0%} of a step: more micro-batches, or "
         "another schedule, lower that."
     )
-
-
-def limited_by(plan: PipelinePlan) -> str:
-    """What makes a step longer than it need be, in a word; empty: nothing that is worth one."""
-    if plan.input is not None and plan.input_s > plan.compute_s:
-        return "input"
-    losses = _losses(plan)
-    worst = max(losses, key=lambda name: losses[name])
-    return worst if losses[worst] >= _WORTH_A_WORD * plan.step_s else ""
-
-
-def _losses(plan: PipelinePlan) -> dict[str, float]:
-    losses = plan.losses
-    return {
-        "imbalance": losses.imbalance, "messages": losses.messages, "bubble": losses.bubble,
-        "exchange": plan.exchange_s, "overhead": overhead_s(plan),
-    }  # fmt: skip
 
 
 def read(plan: PipelinePlan) -> str:

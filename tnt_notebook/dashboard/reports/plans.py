@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 from IPython import get_ipython
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, three_digits
-from tnt_notebook.dashboard.reports.plan import limited_by
 from tnt_notebook.dashboard.reports.plan_terms import explain
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan import saved_plans
@@ -18,7 +17,7 @@ from tnt_notebook.plan.fit_options import typed_so
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.promise import Promise
 from tnt_notebook.plan.saved_plans import Saved
-from tnt_notebook.plan.terms import seconds_of
+from tnt_notebook.plan.terms import limited_by, seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,18 +31,20 @@ class Plans(Sequence[PipelinePlan]):
 
         plan.to_dataframe()          # a row for each way
         plan.explain("exchange")     # where time or memory goes, and what lowers it
+        plan.by_ranks                # how fast it would be on fewer and on more ranks
         plan.save("plan.json")       # for %%tnt_fit --plan plan.json, here or elsewhere
         plan.apply()                 # %%tnt_fit with its options, in the next cell
         plan[1:].apply()             # those of the second
     """
 
-    def __init__(self, ways: Iterable[Saved]) -> None:
+    def __init__(self, ways: Iterable[Saved], by_ranks: Iterable[dict[str, Any]] = ()) -> None:
         """
         Args:
             ways: what to expect of each, and keyword arguments of ``tnt_notebook.distributed`` that
                 train so.
+            by_ranks: what to expect of the fastest way on other numbers of ranks.
         """
-        self._ways = tuple(ways)
+        self._ways, self._by_ranks = tuple(ways), tuple(by_ranks)
 
     @classmethod
     def open(cls, path: str | Path) -> Plans:
@@ -60,7 +61,7 @@ class Plans(Sequence[PipelinePlan]):
     def __getitem__(self, which: slice) -> Plans: ...
     def __getitem__(self, which: int | slice) -> PipelinePlan | Plans:
         if isinstance(which, slice):
-            return Plans(self._ways[which])
+            return Plans(self._ways[which], self._by_ranks)
         return self._ways[which][0]
 
     def __len__(self) -> int:
@@ -99,6 +100,16 @@ class Plans(Sequence[PipelinePlan]):
     def promise(self) -> Promise:
         """What a fit by the first of them is to keep."""
         return Promise.of(*self._first)
+
+    @property
+    def by_ranks(self) -> list[dict[str, Any]]:
+        """What to expect of the fastest way on each of some numbers of ranks, with the same batch,
+        in order: ``ranks``, ``replicas``, ``stages``, ``options`` as typed, ``step_s``,
+        ``samples_per_s``, ``speedup`` (by the fastest way on one rank; None where there is none),
+        ``limited_by``, and seconds of a step, which add up to it: ``work_s`` on layers, ``wait_s``
+        for other stages, ``exchange_s`` and ``other_s``. Empty where the best way was not looked
+        for, and of plans from a file."""
+        return [dict(row) for row in self._by_ranks]
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row for each way: ``options`` as typed, ``ranks``, ``replicas``, ``stages`` (ranks of a

@@ -67,11 +67,7 @@ def measured_of(
     sizes, learning = _sizes(rows), trained_values(graph)
     tasks = _tasks(model, graph, sizes, learning)
     known = measurements.load()
-    missing = {
-        key: (number, size)
-        for (number, size), key in tasks.items()
-        if key not in known and (together or number != _ALL)
-    }
+    missing = _missing(tasks, known, together)
     layers = sum(number != _ALL for number, _ in missing.values())
     new: dict[str, Measured] = {}
     with unchanged(model):
@@ -94,6 +90,23 @@ def measured_of(
     if lasting:
         measurements.save(lasting)
     return [one for one in _found(graph, rows, tasks, known | new) if one is not None]
+
+
+def is_measured(model: keras.Model, graph: Graph, rows: int, together: bool = False) -> bool:
+    """Whether :func:`profile_of` would measure nothing: all of it is known from earlier."""
+    tasks = _tasks(model, graph, _sizes(rows), trained_values(graph))
+    return not _missing(tasks, measurements.load(), together)
+
+
+def _missing(
+    tasks: Mapping[tuple[int, int], str], known: Mapping[str, Measured], together: bool
+) -> dict[str, tuple[int, int]]:
+    """What has to be measured, by what it will be known by."""
+    return {
+        key: task
+        for task, key in tasks.items()
+        if key not in known and (together or task[0] != _ALL)
+    }
 
 
 @contextlib.contextmanager

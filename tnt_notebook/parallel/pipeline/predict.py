@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import keras
 
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
-from tnt_notebook.parallel.layer_graph.profile import Report, measured_of, profile_from
+from tnt_notebook.parallel.layer_graph.profile import (
+    Report,
+    is_measured,
+    measured_of,
+    profile_from,
+)
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.foresight import foreseen
 from tnt_notebook.parallel.layers.layout_map import Wanted
@@ -15,6 +21,7 @@ from tnt_notebook.parallel.pipeline.cut import begins_said, best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.plan.best import Best, Way
+from tnt_notebook.plan.by_ranks import numbers_of_ranks, row_of, with_speedup
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
@@ -55,6 +62,7 @@ class Planner:
         self._overheads, self._link = overheads, link and link[0]
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
+        self._profiled: set[int] = set()  # numbers of samples
         self._profile_of = functools.cache(
             lambda rows, on: profile_of_rank(
                 model, self._graph, rows, on, layouts, link, report, together=True
@@ -100,6 +108,28 @@ class Planner:
         found = outlook.best(ranks)
         return found, [outlook.plan(way) for way, _ in found.found]
 
+    def by_ranks(
+        self, best: PipelinePlan, link: Link | Network | None, limit_bytes: float
+    ) -> list[dict[str, Any]]:
+        """What to expect of the best way on fewer and on more ranks, with the same batch: see
+        :mod:`tnt_notebook.plan.by_ranks`. Nothing is measured for it: ways whose micro-batches have
+        other numbers of samples than were measured are left out, and numbers of ranks without any.
+
+        Args:
+            best: the best way on the ranks that were asked for.
+            link, limit_bytes: as of :meth:`outlook`.
+        """
+        outlook, plans = self.outlook(link, limit_bytes), []
+        here = best.ranks * best.replicas
+        most = link.most_ranks if isinstance(link, Network) else None
+        for ranks in numbers_of_ranks(here, most):
+            if ranks == here:
+                plans.append(best)
+                continue
+            found = outlook.best(ranks, 1, self._is_measured).found
+            plans += [outlook.plan(way) for way, _ in found]
+        return with_speedup([row_of(plan) for plan in plans])
+
     def outlook(
         self, link: Link | Network | None = None, limit_bytes: float = float("inf")
     ) -> Outlook:
@@ -118,10 +148,21 @@ class Planner:
 
         return Outlook(
             wiring_of(self._graph), [call.name for call in self._graph.calls],
-            lambda rows: self._profile_of(rows, Mesh(data=1))[0], self._batch_size, link,
+            self._profile_alone, self._batch_size, link,
             self._overheads, limit_bytes, check,
             lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
         )  # fmt: skip
+
+    def _profile_alone(self, rows: int) -> Profile:
+        """Of a rank that does all of the work of so many samples."""
+        profile, _ = self._profile_of(rows, Mesh(data=1))
+        self._profiled.add(rows)
+        return profile
+
+    def _is_measured(self, rows: int) -> bool:
+        known = rows in self._profiled or is_measured(self._model, self._graph, rows, True)
+        self._profiled |= {rows} if known else set()
+        return known
 
 
 def profile_of_rank(

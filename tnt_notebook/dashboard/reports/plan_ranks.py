@@ -1,0 +1,78 @@
+"""What to expect of a model by the number of ranks, in words and as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
+from tnt_notebook.dashboard.figures.ranks_figure import figure_of
+from tnt_notebook.dashboard.figures.wording import plural, rate
+from tnt_notebook.plan.by_ranks import WORTH_RANKS, held_back_by, levels_off
+from tnt_notebook.plan.prediction import PipelinePlan
+
+#: Why more ranks add little, by the part of a step that does not shrink with them.
+_WHY = {
+    "layers": "what a rank does for its layers shrinks less than its samples",
+    "stages": "ranks wait for other stages",
+    "exchange": "adding up gradients takes no less time on more ranks",
+    "overhead": "what a step takes beside its layers (Keras's loop, votes, the optimizer) remains",
+}
+
+
+def growth(rows: Sequence[dict[str, Any]], batch_size: int) -> str:
+    """From which number of ranks on more add little, and why, in a sentence or two; empty where
+    there is only one number.
+
+    Args:
+        rows: of :mod:`tnt_notebook.plan.by_ranks`.
+        batch_size: samples of a batch.
+    """
+    if len(rows) < 2:
+        return ""
+    place, last = levels_off(rows), rows[-1]
+    batches = f"batches of {plural(batch_size, 'sample')}"
+    if place is None:
+        return (
+            f"With {batches}, more ranks help up to {last['ranks']:,} at least: they would train "
+            f"{rate(last['samples_per_s'])} samples/s."
+        )
+    few, more = rows[place], rows[place + 1]
+    part = held_back_by(few, more)
+    share = more[f"{part}_s"] / more["step_s"]
+    return (
+        f"With {batches}, more ranks than {few['ranks']:,} hardly help: twice as many add less "
+        f"than {WORTH_RANKS:.0%}, since {_WHY[part]}, {share:.0%} of a step on "
+        f"{more['ranks']:,}. Larger batches use more ranks."
+    )
+
+
+def shape(plan: PipelinePlan) -> str:
+    """How ranks share the work: ``2 replicas of a 4-stage pipeline``; by stages as typed, which are
+    ranks."""
+    if plan.ranks == 1:
+        return "one whole copy" if plan.replicas == 1 else f"{plan.replicas:,} whole copies"
+    pipeline = f"a {plan.ranks}-stage pipeline"
+    return pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
+
+
+def speedup(rows: Sequence[dict[str, Any]], plan: PipelinePlan) -> tuple[float, str]:
+    """How many times as fast a plan is as one rank, and as what it does: the fastest way on it, or
+    if there is none, the same micro-batches."""
+    one = next((row["samples_per_s"] for row in rows if row["ranks"] == 1), None)
+    if one is None:
+        return plan.speedup, "one rank"
+    return plan.samples_per_s / one, "the fastest way on one rank"
+
+
+def figure_bundle(rows: Sequence[dict[str, Any]], asked: int) -> Bundle:
+    """The figure as it stays in a notebook.
+
+    Args:
+        asked: the ranks that were asked for.
+    """
+    numbers = ", ".join(f"{row['ranks']:,}" for row in rows)
+    return {
+        PLOTLY: figure_of(rows, asked).to_plotly_json(),
+        "text/plain": f"Figure: samples per second on {numbers} ranks.",
+    }
