@@ -37,9 +37,9 @@ from tnt_notebook.plan.overheads import Overheads
 BUSY, BESIDE = "busy", "beside"
 
 #: In turn, of which the median counts.
-_ROUNDS = 5
+_ROUNDS = 3
 #: Of fits in which nothing is done: steps; few and many micro-batches.
-_STEPS, _FEW, _MANY = 40, 2, 10
+_STEPS, _FEW, _MANY = 25, 2, 10
 #: That a rank runs something, again and again.
 _LONG_S = 0.15
 #: What layers of such a model are named, with a number.
