@@ -43,7 +43,7 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     there, both = (
         max(_LEAST_S, median_s(functools.partial(run, kinds)) - _call_s()) for kinds in ("F", "FB")
     )
-    return Measured(there, max(0.0, both - there), 0.0, 0.0, ())
+    return Measured(there, max(_LEAST_S, both - there), 0.0, 0.0, ())
 
 
 def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[str], None]:
