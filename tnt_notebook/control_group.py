@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -46,6 +46,15 @@ def limiting() -> list[Path]:
 def memory_left() -> int:
     """Bytes that processes of this group can still take, by what its host has and its limits."""
     return memory()[0]
+
+
+def share_of(rank: int, hosts: Sequence[str]) -> int:
+    """Bytes that a rank has, of what is there in all, where those of its host have as much each.
+
+    Args:
+        hosts: of all ranks.
+    """
+    return memory()[1] // hosts.count(hosts[rank])
 
 
 def memory(groups: Iterable[Path] | None = None) -> tuple[int, int]:

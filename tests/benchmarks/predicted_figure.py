@@ -6,13 +6,12 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from tests.support.chromium import chromium
+from tnt_notebook.dashboard.figures.panels import GREY, GRID, OKABE_ITO
 
 _WIDTH, _HEIGHT = 760, 480
 #: Of text and lines, on the pages of the documentation.
 _INK = {"light": "#323232", "dark": "#ced6dd"}
-_GREY = "#888888"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
-_OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 
 #: Of each group, pairs of a real and a predicted figure.
 Groups = Mapping[str, Sequence[tuple[float, float]]]
@@ -30,21 +29,21 @@ def figure_of(groups: Groups, titles: tuple[str, str], theme: str) -> go.Figure:
     every = [one for pairs in groups.values() for pair in pairs for one in pair]
     ends = [min(every) / 1.3, max(every) * 1.3]
     for factor, dash in ((1.0, "solid"), (1.1, "dot"), (1 / 1.1, "dot")):
-        line = {"color": _GREY, "width": 1, "dash": dash}
+        line = {"color": GREY, "width": 1, "dash": dash}
         ys = [factor * end for end in ends]
         figure.add_scatter(x=ends, y=ys, mode="lines", line=line, showlegend=False)
     for number, (name, pairs) in enumerate(groups.items()):
         xs, ys = zip(*pairs, strict=True)
         marker = {
             "symbol": _SYMBOLS[number % len(_SYMBOLS)],
-            "color": _OKABE_ITO[number % len(_OKABE_ITO)],
+            "color": OKABE_ITO[number % len(OKABE_ITO)],
             "size": 8,
         }
         figure.add_scatter(x=xs, y=ys, mode="markers", name=name, marker=marker)
     ticks = [t for n in range(-3, 7) for t in (10**n, 2 * 10**n, 5 * 10**n)]
     shown = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
     axis = {"type": "log", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
-    axis |= {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False}
+    axis |= {"gridcolor": GRID, "zeroline": False}
     figure.update_xaxes(title_text=titles[0], **axis)
     figure.update_yaxes(title_text=titles[1], **axis)
     figure.update_layout(

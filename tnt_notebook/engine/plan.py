@@ -70,8 +70,13 @@ def plan(
                     raise
                 plans.append({"schedule": schedule, "refused": str(error)})
     except (ModelError, ScheduleError, MeshError) as error:
-        return {"kind": type(error).__name__, "refused": str(error)}
+        return _refusal(error)
     return {"plans": plans, "measured": progress.measured}
+
+
+def _refusal(error: Exception) -> dict[str, str]:
+    """Why there is no plan, as plain data."""
+    return {"kind": type(error).__name__, "refused": str(error)}
 
 
 class _Progress:
@@ -119,8 +124,7 @@ def plan_best(
 
     progress = _Progress()
     world = comm.world()
-    here = world.hosts.count(world.hosts[world.rank])
-    limit = memory_limit or control_group.memory()[1] // max(here, 1)
+    limit = memory_limit or control_group.share_of(world.rank, world.hosts)
     try:
         known = _known(link)
         over = from_json(network) if network else known[0] if known else ASSUMED
@@ -130,7 +134,7 @@ def plan_best(
         found, plans = planner.best(ranks, over, limit)
         by_ranks = planner.by_ranks(plans[0], over, limit) if plans else []
     except ModelError as error:
-        return {"kind": type(error).__name__, "refused": str(error)}
+        return _refusal(error)
     return {
         "plans": [as_json(plan) for plan in plans], "there_are": found.there_are,
         "too_large": found.too_large, "refused_ways": found.refused, "limit": limit,
@@ -173,7 +177,7 @@ def plan_mesh(
             memory_limit, progress,
         )  # fmt: skip
     except (ModelError, MeshError) as error:
-        return {"kind": type(error).__name__, "refused": str(error)}
+        return _refusal(error)
     return {"plan": as_json(found), "measured": progress.measured}
 
 
@@ -219,13 +223,13 @@ def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
             model = _model(name)
             graph = surveyed(model)
         except ModelError as error:
-            refused = {"kind": type(error).__name__, "refused": str(error)}
+            refused = _refusal(error)
         if why := next(filter(None, agreement.everyones(over, refused)), None):
             return why
         try:
             found = overheads_of(over, model, graph, -(-batch_size // over.size), call)
         except ModelError as error:
-            return {"kind": type(error).__name__, "refused": str(error)}
+            return _refusal(error)
     said = record(measurements.fits(found.ranks_key)) if over.rank == 0 else ""
     return {"overheads": vars(found), "record": said}
 

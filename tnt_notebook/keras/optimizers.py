@@ -29,6 +29,14 @@ def trained_by(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     return list(optimizer._trainable_variables)
 
 
+def made_anew(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """The same by its config, not built; Adam where it cannot be made again from that."""
+    try:
+        return type(optimizer).from_config(optimizer.get_config())
+    except Exception:  # of people's own classes
+        return keras.optimizers.Adam()
+
+
 def with_inner(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """An optimizer, and those that it hands gradients to: a LossScaleOptimizer has one, a
     MultiOptimizer several."""

@@ -24,8 +24,7 @@ def asked(cluster: Cluster, status: StatusLine, call: Call, *arguments: Any) -> 
     """
     begun = time.monotonic()
     answer = cluster.ask(call, *arguments, on_data=shown_on(status), report=status.update)
-    if "refused" in answer:
-        raise getattr(errors, answer["kind"])(answer["refused"])
+    _raise_refusal(answer)
     if answer["measured"]:
         took = plural(max(1, round(time.monotonic() - begun)), "second")
         status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
@@ -65,6 +64,11 @@ def measured_overheads(
         Call.MEASURE_OVERHEADS, name, batch_size, on_data=shown_on(status), report=status.update
     )
     answer = answers[min(answers)]
+    _raise_refusal(answer)
+    return answer["overheads"], answer["record"]
+
+
+def _raise_refusal(answer: dict[str, Any]) -> None:
+    """Raises what a rank has said that is in the way of a plan, if it has."""
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
-    return answer["overheads"], answer["record"]

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.keras.lazy_variables import is_here, stand_ins
-from tnt_notebook.keras.optimizers import trained_by
+from tnt_notebook.keras.optimizers import made_anew, trained_by
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values, wiring_of
 from tnt_notebook.parallel.layer_graph.measurement_key import is_lasting, key_of
 from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, measure_together, with_rows
@@ -243,10 +243,7 @@ def slots_of(optimizer: Any) -> float:
     if optimizer is None:
         return 0.0
     if not optimizer.built:
-        try:
-            optimizer = type(optimizer).from_config(optimizer.get_config())
-        except Exception:  # of people's own classes
-            return 2.0
+        optimizer = made_anew(optimizer)
         optimizer.build([keras.Variable(np.zeros((64, 64), "float32"))])
     trained = trained_by(optimizer)
     size = sum(map(_variable_bytes, trained))

@@ -63,6 +63,7 @@ class Planner:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
         self._profiled: set[int] = set()  # numbers of samples
+        self._outlook = functools.cache(self.outlook)  # one knows what it has looked at
         self._profile_of = functools.cache(
             lambda rows, on: profile_of_rank(
                 model, self._graph, rows, on, layouts, link, report, together=True
@@ -104,7 +105,7 @@ class Planner:
         self, ranks: int, link: Link | Network | None, limit_bytes: float
     ) -> tuple[Best, list[PipelinePlan]]:
         """The best ways on so many ranks, and what to expect of each; see :meth:`outlook`."""
-        outlook = self.outlook(link, limit_bytes)
+        outlook = self._outlook(link, limit_bytes)
         found = outlook.best(ranks)
         return found, [outlook.plan(way) for way, _ in found.found]
 
@@ -119,7 +120,7 @@ class Planner:
             best: the best way on the ranks that were asked for.
             link, limit_bytes: as of :meth:`outlook`.
         """
-        outlook, plans = self.outlook(link, limit_bytes), []
+        outlook, plans = self._outlook(link, limit_bytes), []
         here = best.ranks * best.replicas
         most = link.most_ranks if isinstance(link, Network) else None
         for ranks in numbers_of_ranks(here, most):

@@ -132,8 +132,7 @@ def _search(
 ) -> dict[str, Any]:
     """The promise of the best plan as plain data; or why there is none."""
     over, most = session.over, session.options.memory_limit
-    here = over.hosts.count(over.hosts[over.rank])
-    limit = memory_of(most) if most is not None else control_group.memory()[1] // here
+    limit = control_group.share_of(over.rank, over.hosts) if most is None else memory_of(most)
     try:
         planner = Planner(model, batch_size, over.size, tell, overheads=overheads)
         found, plans = planner.best(over.size, link or ASSUMED, limit)

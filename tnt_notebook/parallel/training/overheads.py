@@ -21,6 +21,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.lazy_variables import is_here
+from tnt_notebook.keras.optimizers import made_anew
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values, wiring_of
 from tnt_notebook.parallel.layer_graph.measurement_key import is_lasting, key_of, machine
@@ -62,6 +63,7 @@ def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call:
                 over, "steps", key_of_machines(over), 3, lambda: _steps(over, call)
             )
             variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
+            rows = rows_together(graph, rows)
             key, lasting = (
                 _key_of_model(over, model, graph, rows),
                 all(map(is_lasting, graph.calls)),
@@ -153,19 +155,16 @@ def _of_optimizer(over: World, optimizer: Any) -> tuple[float, ...]:
     is taken to be Adam."""
     if optimizer is None:
         return 0.0, 0.0
-    try:
-        make, config = type(optimizer).from_config, optimizer.get_config() | {"name": "tnt_update"}
-        make(config)
-    except Exception:  # of people's own classes
-        make, config = keras.optimizers.Adam.from_config, {}
-    key = measurements.key_of(f"{machine()} {over.size} {type(optimizer)} {config}")
-    return _kept(over, "optimizers", key, 2, lambda: _updates(over, lambda: make(config)))
+    like = made_anew(optimizer)
+    config = like.get_config() | {"name": ""}  # Keras counts names up
+    key = measurements.key_of(f"{machine()} {over.size} {type(like)} {config}")
+    return _kept(over, "optimizers", key, 2, lambda: _updates(over, like))
 
 
-def _updates(over: World, make: Callable[[], Any]) -> tuple[float, float]:
+def _updates(over: World, like: keras.optimizers.Optimizer) -> tuple[float, float]:
     small = [(1,)]
     sizes: list[Collection[tuple[int]]] = [small, (1 + _WEIGHTS) * small, [(_NUMBERS,)]]
-    one, many, large = (_together(over, _update(make(), shapes)) for shapes in sizes)
+    one, many, large = (_together(over, _update(made_anew(like), shapes)) for shapes in sizes)
     return max(0.0, many - one) / _WEIGHTS, max(0.0, large - one) / _NUMBERS
 
 
@@ -185,8 +184,8 @@ def _together(over: World, run: Callable[[], Any]) -> float:
 
 
 def _key_of_model(over: World, model: keras.Model, graph: Graph, rows: int) -> str:
-    learning, measured = trained_values(graph), max(1, rows_together(graph, rows))
-    each = [key_of(call, graph, learning, measured) for call in graph.calls]
+    learning = trained_values(graph)
+    each = [key_of(call, graph, learning, max(1, rows)) for call in graph.calls]
     trained = f"{wiring_of(graph)} {type(getattr(model, 'optimizer', None))}"
     return measurements.key_of(f"{key_of_machines(over)} {each} {trained}")
 
@@ -196,7 +195,6 @@ def _busy(
 ) -> float:
     """How many times as long the layers of a model take while all ranks run them as on rank 0
     alone; 1 where a model is too large for that, or has weights that no rank has yet."""
-    rows = rows_together(graph, rows)
     if over.size == 1 or not rows or not all(map(is_here, model.variables)):
         return 1.0
 
