@@ -102,7 +102,9 @@ def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> No
         notebook.run_and_wait(1)
         expect(state).to_have_text("training")
         notebook.screenshot("panel-cluster", notebook.page.locator("#main"))
-        click(cluster, "Live card")
+        live = cluster.get_by_role("button", name="Live card", exact=True)
+        expect(live).to_be_visible(timeout=START_MS)  # its ranks load TensorFlow first
+        live.click()
         tab = notebook.page.locator(".tnt-lab-run-tab")
         expect(tab).to_contain_text("%tnt_trace show")
         expect(tab.locator(".tnt-where")).to_contain_text(re.compile("epoch [1-9]"))
