@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.cases import THOROUGH
 from tests.support.rank_pool import RankPool
 from tests.support.shared_cluster import SharedCluster
+
+# How long an example takes says nothing here, where other tests run beside it.
+settings.register_profile(
+    "tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

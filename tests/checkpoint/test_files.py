@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -45,7 +45,7 @@ def read(path: Path) -> list[dict[str, np.ndarray]]:
     return [dict(Arrays(path, {i: digest})) for i, digest in enumerate(digests)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(contents(), min_size=1, max_size=3))
 def test_what_is_read_is_what_was_written(tmp_path_factory, shards):
     path = checkpoint(tmp_path_factory.mktemp("whole"), shards)
@@ -66,7 +66,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 NAMES = (MANIFEST, "shard-0.json", "shard-0.bin", "shard-1.json", "shard-1.bin")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(name=st.sampled_from(NAMES), at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_bit_that_changed_is_found(written, name, at, bit):
     changed = bytearray((written / name).read_bytes())
@@ -84,7 +84,7 @@ def assert_found(path: Path, name: str, changed: bytes) -> None:
         (path / name).write_bytes(content)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     name=st.sampled_from(NAMES), keep=st.floats(0, 1, exclude_max=True), more=st.binary(max_size=3)
 )

@@ -257,7 +257,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(WORDS | st.text(max_size=5), max_size=40).map("".join))
 def test_whatever_is_printed_it_is_a_job(said):
     for job in (slurm.parsed(said), pbs.parsed(said), lsf.parsed(said), listed(said),

@@ -123,7 +123,7 @@ def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield folder
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(VALUES | st.fixed_dictionaries({"ClusterDefaults": st.dictionaries(NAMES, VALUES)}))
 def test_whatever_a_file_holds_it_is_read_or_named(anywhere, said):
     (anywhere / "tnt_config.json").write_text(json.dumps(said))

@@ -59,7 +59,7 @@ def test_files_that_are_no_hostfiles(tmp_path):
 PIECES = st.sampled_from(["node1", ":", "slots", "=", " ", "\n", "#", "4", "max_slots=", "\t", "-"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PIECES | st.text(max_size=4), max_size=20).map("".join))
 def test_whatever_it_holds_there_are_hosts_or_an_error(text):
     try:

@@ -78,9 +78,7 @@ def test_a_record_comes_back(folder):
     assert record.read(folder) == RECORD
 
 
-QUICKLY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICKLY = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @QUICKLY

@@ -85,9 +85,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(WORDS | st.binary(max_size=6), max_size=12).map(b"".join))
 def test_random_words(plan, held, text):
     said(plan, text).close()

@@ -171,7 +171,7 @@ operations = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize="CI" in os.environ)
+@settings(max_examples=60, derandomize="CI" in os.environ)
 @given(st.integers(2, 4), operations, operations, st.booleans())
 def test_no_two_sizes_and_dtypes_are_taken_for_each_other(ranks, n, one, other, over_mpi):
     counts, dtypes = zip(one, other, strict=True)

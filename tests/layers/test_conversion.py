@@ -135,7 +135,7 @@ def sent_by_ops(
     return sorted(filter(None, there.values())), sorted(filter(None, back.values()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_what_ops_send_is_what_is_estimated(case):
     ops.library()  # which is loaded outside of graphs

@@ -88,7 +88,7 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
     assert "ways to train it on 4 ranks: " in found
     plans = shell.user_ns["plan"]
     assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
-    assert {plan.ranks * plan.replicas for plan in plans} == {4} and len(plans) == 5
+    assert {plan.ranks * plan.alike for plan in plans} == {4} and len(plans) == 5
     rows = plans.by_ranks
     assert [row["ranks"] for row in rows] == [1, 2, 4, 8, 16] and rows[0]["speedup"] == 1.0
     assert rows[2]["step_s"] == plans.step_s and rows[2]["options"] == plans.typed
@@ -100,7 +100,7 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
     line = found[found.index("Network: ") :].splitlines()[0]
     assert "node of 4 ranks: 235 GB/s a rank, 3.4 µs; fabric: 25 GB/s a rank and 100 GB/s" in line
     assert found.index("The fastest is ") < found.index("Network: ") < found.index("limited by")
-    assert {plan.ranks * plan.replicas for plan in shell.user_ns["plan"]} == {1024}
+    assert {plan.ranks * plan.alike for plan in shell.user_ns["plan"]} == {1024}
     fast = shell.user_ns["plan"][0].step_s
     slow = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network ethernet-1g")
     assert "Network: 1 Gbit/s Ethernet" in slow and shell.user_ns["plan"][0].step_s > fast

@@ -14,14 +14,25 @@ from tnt_notebook import comm
 from tnt_notebook.errors import MemoryLimitError, ModelError
 from tnt_notebook.parallel.data.batch_size import batch_size_of
 from tnt_notebook.plan import measurements
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.outcome import record
 from tnt_notebook.plan.promise import Promise
+from tnt_notebook.sizes import parsed_size
 
 
 def mlp():
     keras.utils.set_random_seed(3)
     layers = [keras.layers.Dense(16, "tanh") for _ in range(2)]
     model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def wide():
+    """Of a layer that has nearly all weights: it takes a mesh to divide them."""
+    keras.utils.set_random_seed(3)
+    layers = keras.layers.Dense(1024, "tanh"), keras.layers.Dense(1)
+    model = keras.Sequential([keras.Input((8,)), *layers])
     model.compile("adam", "mse")
     return model
 
@@ -59,19 +70,23 @@ def close(one, other):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def auto(memory_limit=None):
-    found = trained({"plan": "auto", "memory_limit": memory_limit})
-    typed = trained(typed_options(found["plan"]))
+def auto(make=mlp, memory_limit=None):
+    found = trained({"plan": "auto", "memory_limit": memory_limit}, make)
+    typed = trained(typed_options(found["plan"]), make)
     return found, typed
 
 
 def typed_options(plan):
-    return {n: tnt.Pipeline(**value) for n, value in plan.options.items()}
+    typed = FitOptions.of(plan.options)
+    return {name: getattr(typed, name) for name in plan.options}
 
 
-@pytest.mark.parametrize("limit", [None, "6KB"])
-def test_it_is_as_typed(ranks, limit):
-    for rank, (found, typed) in enumerate(ranks.run(2, auto, limit)):
+@pytest.mark.parametrize(
+    ("make", "limit", "options"),
+    [(mlp, None, set()), (mlp, "6KB", set()), (wide, "100KB", {"mesh", "memory_limit"})],
+)
+def test_it_is_as_typed(ranks, make, limit, options):
+    for rank, (found, typed) in enumerate(ranks.run(2, auto, make, limit)):
         close(found, typed)
         plan = found["plan"]
         assert (plan.ranks, plan.batch_size) == (2, 4)
@@ -82,8 +97,7 @@ def test_it_is_as_typed(ranks, limit):
             assert "for batches of 4 samples, and these have 8" in found["notes"][-1]
             assert found["promised"] <= {None, float(f"{plan.step_s:.4g}")}
         if limit is not None:
-            assert plan.rank_bytes <= 6 << 10 and plan.options["pipeline"]["stages"] == 2
-            assert plan.options["pipeline"]["memory_limit"] == 6 << 10
+            assert plan.rank_bytes <= parsed_size(limit) and options <= set(plan.options)
 
 
 def too_little():

@@ -200,7 +200,7 @@ def odd_or_more(x: Numbers) -> Numbers:
     return x // 2
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15, derandomize=True, database=None)
 @given(
     st.lists(st.sampled_from(sorted(_BEFORE)), min_size=1, max_size=5),
     st.lists(st.sampled_from(sorted(_AFTER)), max_size=2),

@@ -12,10 +12,10 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
-from tnt_notebook.parallel.layer_graph.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.graph import trained_values, wiring_of
 from tnt_notebook.parallel.layer_graph.profile import is_measured, profile_of, slots_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layer_graph.timing import sample
+from tnt_notebook.parallel.layer_graph.timing import sample, whole_run
 from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.plan import measurements
@@ -38,6 +38,22 @@ def counted(model, rows=4):
         model, surveyed(model), rows, lambda done, total: seen.append(total), together=True
     )
     return profile, max(seen, default=0)
+
+
+def test_all_layers_together_do_what_a_step_does():
+    """What is timed is not left out by TensorFlow, as what nobody gets would be."""
+    convolutions = (layers.Conv2D(4, 3, activation="relu") for _ in range(3))
+    model = keras.Sequential([keras.Input((12, 12, 3)), *convolutions, layers.Flatten()])
+    graph = surveyed(model)
+    run = whole_run(graph, trained_values(graph), 5)
+    x = sample(graph.spec(graph.inputs[0]), 5)
+    with tf.GradientTape() as tape:
+        y = model(x, training=True)
+    expected = tape.gradient(y, [v.value for v in model.trainable_variables])
+    outputs, gradients = run("F"), run("FB")
+    np.testing.assert_allclose(outputs[0], y, rtol=1e-5)
+    for gradient, wanted in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
 
 
 def measured_twice(folder, name, different):

@@ -7,20 +7,44 @@ import pytest
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Way, best, ways
+from tnt_notebook.plan.layouts import LayerPlan, MeshPlan
+from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.network import Level, Link, Network
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
+from tnt_notebook.plan.profile import Profile, Variable, divided, load_of, recomputing
 from tnt_notebook.plan.search import loads_of
 
+MESHES = "model=2", "height=3"
 
-def outlook(seed, limit_bytes=math.inf, by_levels=False):
+
+def in_parts(profile, mesh, rows, draw):
+    """A rank's part of each call: all of it, or as much as each has; and how it is divided."""
+    parts, layers = Mesh.parsed(mesh).size, []
+    for seconds, uses in zip(profile.seconds, profile.uses, strict=True):
+        is_divided, is_cut = draw.random() < 0.7, draw.random() < 0.5
+        work_s = seconds / parts if is_divided else seconds
+        bytes = sum(4 * profile.state_bytes(v) // (parts if is_cut else 1) // 3 for v in uses)
+        layers.append(
+            LayerPlan(
+                "", "", {}, "", (), seconds, work_s, draw.expovariate(1e4), bytes,
+                draw.randint(0, rows << 12), "", 0 if is_cut else bytes // 4,
+            )
+        )  # fmt: skip
+    found = MeshPlan(
+        f"data=1,{mesh}", parts, 1, rows, rows, tuple(layers), (), 0.0, 0, 0, 0.0, 0, Link(0, 1)
+    )
+    return divided(profile, layers), found
+
+
+def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=()):
     """Of calls that take what the one before gives, or some earlier ones, and keep a value to
     themselves; and all ways to train it.
 
     Args:
         by_levels: whether ranks are on nodes of two, and messages take what the network takes.
+        meshes: along which the work of a call may be divided.
     """
     draw = random.Random(seed)
     calls, batch_size = draw.randint(2, 6), draw.choice([1, 6, 16])
@@ -47,14 +71,18 @@ def outlook(seed, limit_bytes=math.inf, by_levels=False):
     if by_levels:
         node = Link(draw.expovariate(1e5), 10 ** draw.uniform(8, 11))
         link = Network("", (Level("node", 2, node), Level("all", None, link, link.bytes_per_s)))
-    found = Outlook(wiring, names, profile, batch_size, link, overheads, limit_bytes)
-    return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls))
+    found = Outlook(
+        wiring, names, profile, batch_size, link, overheads, limit_bytes, meshes=meshes,
+        divided=lambda rows, mesh: in_parts(profile(rows), mesh, rows, random.Random(seed)),
+    )  # fmt: skip
+    return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls, meshes))
 
 
+@pytest.mark.parametrize("meshes", [(), MESHES])
 @pytest.mark.parametrize("by_levels", [False, True])
-@pytest.mark.parametrize("seed", range(40))
-def test_no_way_is_better_than_the_best(seed, by_levels):
-    one, among = outlook(seed, by_levels=by_levels)
+@pytest.mark.parametrize("seed", range(20))
+def test_no_way_is_better_than_the_best(seed, by_levels, meshes):
+    one, among = outlook(seed, by_levels=by_levels, meshes=meshes)
     every = [one.plan(way) for way in among]
     limit = sorted(max(plan.rank_bytes) for plan in every)[len(every) // 2]
     for most in (math.inf, limit):
@@ -64,6 +92,7 @@ def test_no_way_is_better_than_the_best(seed, by_levels):
         assert [judged for _, judged in found.found] == ranked
         assert found.there_are == len(among) >= found.looked_at
     for way, plan in zip(among, every, strict=True):
+        assert Way.of(plan) == way and plan.ranks * plan.alike == among[0].replicas
         for least_s in (one.least_s, one.least_cut_s):
             assert least_s(way) <= plan.step_s * (1 + 1e-12)
 
@@ -139,6 +168,11 @@ def test_not_every_way_is_looked_at():
         (Way(4), ""),
         (Way(1, micro_batches=4, recompute=True), "--pipeline 1 --micro-batches 4 --recompute"),
         (Way(2, 2, "zb-h1", 8), "--pipeline 2 --micro-batches 8 --schedule zb-h1"),
+        (Way(2, mesh="height=2"), "--mesh height=2"),
+        (
+            Way(1, 2, "1f1b", 4, mesh="model=2"),
+            "--mesh model=2 --pipeline 2 --micro-batches 4 --schedule 1f1b",
+        ),
     ],
 )
 def test_a_way_is_typed(way, typed):

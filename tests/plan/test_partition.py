@@ -132,7 +132,7 @@ def bounds_of(wiring, begins):
 
 
 @given(problems())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_no_cut_is_better_than_the_one_that_is_found(problem):
     wiring, profile, stages, held, limit = problem
     cuts = list(itertools.combinations(range(1, len(wiring.calls)), stages - 1))

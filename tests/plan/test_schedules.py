@@ -47,7 +47,7 @@ def test_a_step_takes_as_long_as_the_formula_says(family):
     inputs=st.floats(0.5, 2),
     part=st.floats(0.1, 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_formula_holds_for_other_times(name, p, rounds, forward, inputs, part):
     weights = part * min(forward, inputs)
     m = rounds * p

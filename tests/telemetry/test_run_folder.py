@@ -208,9 +208,7 @@ def some_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cut=st.integers(0, 60_000),
     wounds=st.lists(st.tuples(st.integers(0, 60_000), st.binary(max_size=6)), max_size=4),

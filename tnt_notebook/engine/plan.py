@@ -138,7 +138,7 @@ def plan_best(
     return {
         "plans": [as_json(plan) for plan in plans], "there_are": found.there_are,
         "too_large": found.too_large, "refused_ways": found.refused, "limit": limit,
-        "measured": progress.measured, "by_ranks": by_ranks,
+        "measured": progress.measured, "by_ranks": by_ranks, "meshes": planner.meshes(ranks),
     }  # fmt: skip
 
 

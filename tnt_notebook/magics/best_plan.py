@@ -118,15 +118,22 @@ def best_bundle(
     told = [
         f"{plural(there_are, 'way')} to train it on {plural(ranks, 'rank')}: replicas of "
         "pipelines with each schedule, 1, 2, 4, ... micro-batches, with and without "
-        f"recomputation; {memory if too_large else ''}{there_are - refused - len(plans)} are "
-        "slower. "
-        "Layers divided along other axes of a mesh were not tried: %tnt_plan --mesh plans one."
+        f"recomputation; {_meshes(answer['meshes'])}"
+        f"{memory if too_large else ''}{there_are - refused - len(plans)} are slower. "
+        "Meshes with several such axes were not tried: %tnt_plan --mesh plans one."
     ]
     told += [f"{count} not possible: {why}" for why, count in answer["refused_ways"].items()]
     table = Table(head, rows, left={"%%tnt_fit", "limited by"}, best={(0, "%%tnt_fit")})
     over = [] if network is None else [network_line(network)]
     headline = _headline(plans[0], answer["by_ranks"])
     return bundle(Bold(headline), *over, table, "\n".join(told))
+
+
+def _meshes(meshes: Sequence[str]) -> str:
+    """Which meshes were tried; empty: no layer could be divided."""
+    if not meshes:
+        return ""
+    return f"and 1f1b with layers divided along {', '.join(meshes)}; "
 
 
 def network_line(network: Network) -> str:

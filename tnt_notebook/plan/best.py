@@ -12,11 +12,12 @@ import bisect
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tnt_notebook.errors import MemoryLimitError, ModelError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.prediction import PipelinePlan
 
 
@@ -28,6 +29,8 @@ class Way:
         replicas: that share a batch.
         stages: ranks of each replica; 1: each has the whole model.
         schedule, micro_batches, recompute: as of :class:`tnt_notebook.Pipeline`.
+        mesh: the axes along which ranks divide the work inside of layers, as they are typed:
+            ``"height=2"``; empty: each rank does all of it.
     """
 
     replicas: int
@@ -35,6 +38,17 @@ class Way:
     schedule: str = "1f1b"
     micro_batches: int = 1
     recompute: bool = False
+    mesh: str = ""
+
+    @property
+    def parts(self) -> int:
+        """How many ranks divide the work inside of layers."""
+        return Mesh.parsed(self.mesh).size if self.mesh else 1
+
+    @property
+    def alike(self) -> int:
+        """How many ranks work on the same stage at the same time."""
+        return self.replicas * self.parts
 
     @property
     def options(self) -> dict[str, Any]:
@@ -47,16 +61,27 @@ class Way:
     @classmethod
     def of(cls, plan: PipelinePlan) -> Way:
         """The one that is planned."""
-        return cls(plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute)
+        inner = plan.layouts.inner if plan.layouts else ""
+        return cls(
+            plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute, inner
+        )
 
     @property
     def typed(self) -> str:
         """The options of ``%%tnt_fit``; none for whole copies that take their share at once."""
-        if self == Way(self.replicas):
-            return ""
+        mesh = f"--mesh {self.mesh}" if self.mesh else ""
+        if not self.in_parts:
+            return mesh
         schedule = f" --schedule {self.schedule}" if self.stages > 1 else ""
         recompute = " --recompute" if self.recompute else ""
-        return f"--pipeline {self.stages} --micro-batches {self.micro_batches}{schedule}{recompute}"
+        parts = f"--pipeline {self.stages} --micro-batches {self.micro_batches}"
+        return f"{mesh} {parts}{schedule}{recompute}".lstrip()
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the model is cut, or batches are: not where whole copies take their share at
+        once."""
+        return (self.stages, self.micro_batches, self.recompute) != (1, 1, False)
 
 
 class Judged(NamedTuple):
@@ -85,6 +110,8 @@ class Best:
     refused: dict[str, int]
 
 
+_USUAL = "1f1b"
+
 #: Micro-batches of a stage, at most: then a pipeline that fills and empties takes a ninth longer.
 _PARTS = 8
 
@@ -92,13 +119,28 @@ _PARTS = 8
 _ROUNDED = 1 + 1e-9
 
 
-def ways(ranks: int, batch_size: int, calls: int) -> Iterator[Way]:
-    """All of a model of so many calls of layers."""
+def ways(ranks: int, batch_size: int, calls: int, meshes: Sequence[str] = ()) -> Iterator[Way]:
+    """All of a model of so many calls of layers.
+
+    Args:
+        meshes: along which the work inside of layers can be divided, as of :class:`Way`; those of
+            too many ranks are left out. With one of them there are pipelines of the usual order of
+            work alone, without recomputation.
+    """
+    yield from _undivided(ranks, batch_size, calls)
+    for mesh in meshes:
+        rest, left = divmod(ranks, Mesh.parsed(mesh).size)
+        for way in _undivided(rest, batch_size, calls) if rest and not left else ():
+            if not way.recompute and way.schedule == _USUAL and way.micro_batches % way.stages == 0:
+                yield replace(way, mesh=mesh)
+
+
+def _undivided(ranks: int, batch_size: int, calls: int) -> Iterator[Way]:
     for stages in (n for n in range(1, min(ranks, calls) + 1) if ranks % n == 0):
         replicas = ranks // stages
         share = max(1, batch_size // replicas)  # samples of a replica
         parts = [1 << n for n in range(min(share, _PARTS * stages).bit_length())]
-        families = FAMILIES.values() if stages > 1 else [FAMILIES["1f1b"]]
+        families = FAMILIES.values() if stages > 1 else [FAMILIES[_USUAL]]
         for family in families:
             if stages * family.stages_per_rank > calls:
                 continue

@@ -35,7 +35,7 @@ def row_of(plan: PipelinePlan) -> dict[str, Any]:
     """What to expect of the best way on a number of ranks, as plain data; parts of a step, as of
     :func:`~tnt_notebook.plan.terms.parts_of`, with ``_s``."""
     return {
-        "ranks": plan.ranks * plan.replicas, "replicas": plan.replicas, "stages": plan.ranks,
+        "ranks": plan.ranks * plan.alike, "replicas": plan.replicas, "stages": plan.ranks,
         "options": Way.of(plan).typed, "step_s": plan.step_s, "samples_per_s": plan.samples_per_s,
         "limited_by": limited_by(plan),
         **{f"{part}_s": seconds for part, seconds in parts_of(plan).items()},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.network import Link
 
 
@@ -40,6 +41,7 @@ class LayerPlan:
         work_s, conversions_s: on each rank of the mesh: of the layer, and of its conversions.
         weights, activations: bytes of a rank: of weights, gradients and what the optimizer keeps;
             and of what is kept for backward.
+        summed: bytes of a rank, of gradients that ranks add up which divide the layer.
         whole: why all ranks do the same; empty where its work is divided.
     """
 
@@ -54,6 +56,7 @@ class LayerPlan:
     weights: int
     activations: int
     whole: str
+    summed: int = 0
 
     @property
     def mesh_s(self) -> float:
@@ -96,6 +99,11 @@ class MeshPlan:
     link: Link
     link_ranks: int = 0
     memory_limit: int | None = None
+
+    @property
+    def inner(self) -> str:
+        """The axes along which the work inside of layers is divided, as they are typed."""
+        return Mesh.parsed(self.mesh).inner_text
 
     @property
     def work_s(self) -> float:

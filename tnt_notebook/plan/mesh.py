@@ -84,6 +84,11 @@ class Mesh:
         return tuple(name for name in self.names if name not in (DATA, STAGE))
 
     @property
+    def inner_text(self) -> str:
+        """These, as they are typed."""
+        return ",".join(f"{name}={self.along(name)}" for name in self.inner)
+
+    @property
     def is_divided(self) -> bool:
         """Whether there is work inside of layers to divide."""
         return self.along_all(self.inner) > 1

@@ -82,7 +82,9 @@ def message(network: Network, sender: int, receiver: int) -> Link:
 
 
 @functools.cache
-def between_stages(network: Network, stages: int, replicas: int, maker: int, user: int) -> Link:
+def between_stages(
+    network: Network, stages: int, replicas: int, maker: int, user: int, parts: int = 1
+) -> Link:
     """Of one rank of a pipeline to another, in the pipeline in which that takes longest: its ranks
     follow each other, so some may cross the border of a node where others do not. Only one pair of
     neighbours crosses a border, so it has the port to itself.
@@ -90,16 +92,17 @@ def between_stages(network: Network, stages: int, replicas: int, maker: int, use
     Args:
         stages: ranks of a pipeline.
         maker, user: ranks in it.
+        parts: ranks that divide the work of each of them, and follow each other.
     """
     largest = max((level.ranks for level in network.levels if level.ranks is not None), default=1)
     begins = [stages * replica for replica in range(min(replicas, largest))]
-    links = {message(network, begin + maker, begin + user) for begin in begins}
+    links = {message(network, parts * (begin + maker), parts * (begin + user)) for begin in begins}
     return max(links, key=lambda link: (1 / link.bytes_per_s, link.latency_s))
 
 
-def slowest_neighbours(network: Network, stages: int, replicas: int) -> Link:
+def slowest_neighbours(network: Network, stages: int, replicas: int, parts: int = 1) -> Link:
     """What a message takes at most from a rank of a pipeline to the next one."""
-    links = {between_stages(network, stages, replicas, s, s + 1) for s in range(stages - 1)}
+    links = {between_stages(network, stages, replicas, s, s + 1, parts) for s in range(stages - 1)}
     return max(links, key=lambda link: (1 / link.bytes_per_s, link.latency_s))
 
 

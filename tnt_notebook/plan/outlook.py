@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
+from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
+from tnt_notebook.plan.exchange import exchange_after
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.least import filled_s, of_ranks
 from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
@@ -15,7 +19,6 @@ from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.prediction import (
     PipelinePlan,
     costs_of_step,
-    exchange_after,
     expected,
     plan_of,
     with_exchange,
@@ -32,6 +35,9 @@ class Outlook:
     Args:
         wiring, names: of its calls of layers.
         profile_of: what they take, by the samples of a micro-batch; asked once for each number.
+        divided: the same of ranks that divide the work inside of layers, by samples and mesh; and
+            how they do. Raises ModelError where they divide nothing.
+        meshes: that there can be.
         batch_size: samples of a batch of all replicas.
         link: over which replicas add up their gradients, and messages go between stages; None:
             the former take no time, the latter what the profile says.
@@ -53,7 +59,10 @@ class Outlook:
         limit_bytes: float = float("inf"),
         check: Callable[[Way, Partition], None] = lambda way, cut: None,
         said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
+        divided: Callable[[int, str], tuple[Profile, MeshPlan]] = lambda rows, mesh: _nowhere(mesh),
+        meshes: Sequence[str] = (),
     ) -> None:
+        self._meshes, self._divided = meshes, divided
         self._check, self._said, self._overheads = check, said, overheads
         self._wiring, self._names, self._link = wiring, names, link
         self._batch_size, self._limit = batch_size, limit_bytes
@@ -71,34 +80,34 @@ class Outlook:
             count: how many.
             of_rows: which samples of a micro-batch there may be.
         """
-        every = ways(ranks, self._batch_size, len(self._wiring.calls))
-        among = (way for way in every if of_rows(self._kind(way)[0]))
+        every = ways(ranks, self._batch_size, len(self._wiring.calls), self._meshes)
+        among = (way for way in every if of_rows(self._rows(way)))
         bounds = self.least_s, self.least_cut_s
         return best(among, bounds, self.judge, self._limit, count, self._checked)
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        profile, family = self._profile(*self._kind(way)), FAMILIES[way.schedule]
-        overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds)
+        profile, family = self._profile(self._rows(way), way.recompute), FAMILIES[way.schedule]
+        overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
             filled = filled_s(
                 self._wiring, profile, way.stages, way.micro_batches, self._splits(way)
             )
-            alone_s = max(alone_s, filled)
+            alone_s = max(alone_s, filled / way.parts)
         # A forward and a backward of each micro-batch, of every stage.
-        actions = 2 * way.micro_batches * family.stages_per_rank if way.typed else 0
+        actions = 2 * way.micro_batches * family.stages_per_rank if way.in_parts else 0
         actions_s = actions * overheads.action_s
         least = least_slowed_s(
-            overheads, alone_s, work_s + way.stages * actions_s, way.stages, way.replicas, actions_s
+            overheads, alone_s, work_s + way.stages * actions_s, way.stages, way.alike, actions_s
         )
         update = overheads.update_s(*profile.trained(range(len(self._names))))
-        return least + overheads.step_s + update / way.stages
+        return least + overheads.step_s + update / (way.stages * way.parts)
 
     def least_cut_s(self, way: Way) -> float:
         """Seconds that a step takes at least with the best cut, in any order of work; much sooner
         known than the step. Raises ModelError where no cut fits."""
-        profile, begins = self._cut(way)
+        profile, _, begins = self._cut(way)
         schedule, _ = _outline(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
         costs = costs_of_step(profile, schedule, cut, self._overheads, self._between(way, schedule))
@@ -106,49 +115,52 @@ class Outlook:
         of_each = of_ranks(costs, schedule.rank_of, cut.pairs(), way.micro_batches, splits)
         work_s = way.micro_batches * sum(profile.seconds)
         least = max(
-            least_slowed_s(self._overheads, layers, work_s, way.stages, way.replicas, fixed)
+            least_slowed_s(self._overheads, layers, work_s, way.stages, way.alike, fixed)
             for layers, fixed in of_each
         )
         return least + beside_s(profile, schedule, cut, self._overheads)
 
     def judge(self, way: Way) -> Judged:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
-        profile, begins = self._cut(way)
+        profile, _, begins = self._cut(way)
         schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
         between = self._between(way, schedule)
-        _, timeline = expected(profile, schedule, cut, way.replicas, self._overheads, between)
+        _, timeline = expected(profile, schedule, cut, way.alike, self._overheads, between)
         longer = 0.0
         if self._link is not None:
             loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
-            gradients = [load.gradient_bytes for load in loads]
-            longer = exchange_after(timeline, schedule.rank_of, gradients, way.replicas, self._link)
+            gradients = [(load.gradient_bytes, load.summed_bytes) for load in loads]
+            longer = exchange_after(
+                timeline, schedule.rank_of, gradients, way.replicas, way.alike, self._link
+            )
         needs = max(rank_bytes(self._wiring, profile, schedule, begins))
         beside = beside_s(profile, schedule, cut, self._overheads)
         return Judged(timeline.seconds + longer + beside, needs)
 
     def plan(self, way: Way) -> PipelinePlan:
         """What to expect of a way. Raises ModelError where no cut fits into memory."""
-        profile, begins = self._cut(way)
+        profile, layouts, begins = self._cut(way)
         schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         plan = plan_of(
             self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
-            self._overheads, self._between(way, schedule),
+            self._overheads, self._between(way, schedule), layouts,
         )  # fmt: skip
         return plan if self._link is None else with_exchange(plan, self._link)
 
     def _checked(self, way: Way) -> None:
-        _, begins = self._cut(way)
+        _, _, begins = self._cut(way)
         self._check(way, partition(self._wiring, begins))
 
-    def _cut(self, way: Way) -> tuple[Profile, list[int]]:
+    def _cut(self, way: Way) -> tuple[Profile, MeshPlan | None, list[int]]:
         schedule, held = _outline(way.schedule, way.stages, way.micro_batches)
         begins = self._said(schedule) if schedule.stages > 1 else []
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
             loads = self._loads(*self._kind(way), self._slowest(way))
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
-        return self._profile(*self._kind(way)), begins
+        layouts = self._divided(self._rows(way), way.mesh)[1] if way.mesh else None
+        return self._profile(*self._kind(way)), layouts, begins
 
     def _splits(self, way: Way) -> bool:
         """Whether a backward is done in two halves."""
@@ -160,29 +172,37 @@ class Outlook:
         if not isinstance(network, Network):
             return None if network is None else lambda maker, user: network
         return lambda maker, user: between_stages(
-            network, way.stages, way.replicas, rank_of[maker], rank_of[user]
+            network, way.stages, way.replicas, rank_of[maker], rank_of[user], way.parts
         )
 
     def _slowest(self, way: Way) -> Link | None:
         """The slowest of them: where the cut is looked for, stages are not known yet."""
         if not isinstance(self._link, Network) or way.stages == 1:
             return self._link if isinstance(self._link, Link) else None
-        return slowest_neighbours(self._link, way.stages, way.replicas)
+        return slowest_neighbours(self._link, way.stages, way.replicas, way.parts)
 
-    def _kind(self, way: Way) -> tuple[int, bool]:
-        """Samples of the largest micro-batch, and whether activations are computed again."""
-        return -(-self._batch_size // (way.replicas * way.micro_batches)), way.recompute
+    def _rows(self, way: Way) -> int:
+        """Samples of the largest micro-batch."""
+        return -(-self._batch_size // (way.replicas * way.micro_batches))
 
-    def _profile_of(self, rows: int, recompute: bool) -> Profile:
-        measured = self._measured(rows)
+    def _kind(self, way: Way) -> tuple[int, bool, str]:
+        """These, whether activations are computed again, and how layers are divided."""
+        return self._rows(way), way.recompute, way.mesh
+
+    def _profile_of(self, rows: int, recompute: bool, mesh: str = "") -> Profile:
+        measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)
         return recomputing(measured) if recompute else measured
 
-    def _loads_of(self, rows: int, recompute: bool, link: Link | None) -> Loads:
-        profile = self._profile(rows, recompute)
+    def _loads_of(self, rows: int, recompute: bool, mesh: str, link: Link | None) -> Loads:
+        profile = self._profile(rows, recompute, mesh)
         if link is not None:
             there_and_back = {v: 2 * link.seconds(b) for v, b in profile.value_bytes.items()}
             profile = replace(profile, transfer=there_and_back)
         return loads_of(self._wiring, profile)
+
+
+def _nowhere(mesh: str) -> NoReturn:
+    raise ModelError(f"No layer can be divided on the mesh {mesh}.")
 
 
 def _made(name: str, ranks: int, micro_batches: int) -> Schedule:

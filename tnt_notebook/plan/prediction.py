@@ -14,14 +14,14 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
-from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.exchange import exchange_after
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
+from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.overheads import NONE, Overheads, slowed
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile
-from tnt_notebook.plan.scaling import BUCKET, exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
 from tnt_notebook.plan.stages import (
@@ -115,6 +115,12 @@ class PipelinePlan:
     overheads: Overheads = NONE
 
     @property
+    def alike(self) -> int:
+        """How many ranks work on the same stage at the same time."""
+        divided = self.layouts
+        return self.replicas * (Mesh.parsed(divided.inner).size if divided else 1)
+
+    @property
     def timeline(self) -> Timeline:
         """What a step will look like."""
         return Timeline(self.schedule, self.ranks, self.micro_batches, self.spans)
@@ -150,6 +156,7 @@ def plan_of(
     replicas: int = 1,
     overheads: Overheads = NONE,
     between: Between | None = None,
+    layouts: MeshPlan | None = None,
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -161,9 +168,11 @@ def plan_of(
         batch_size: samples of a batch of all replicas.
         overheads: what a step takes beside its layers.
         between: what messages go over from stage to stage; None: as the profile says.
+        layouts: how ranks divide the work of stages that the profile is of.
     """
     cut = partition(wiring, begins)
-    costs, timeline = expected(profile, schedule, cut, replicas, overheads, between)
+    alike = replicas * (Mesh.parsed(layouts.inner).size if layouts else 1)
+    costs, timeline = expected(profile, schedule, cut, alike, overheads, between)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
     evened = replace(even_costs(schedule.stages, *mean), action=costs.action)
@@ -175,7 +184,8 @@ def plan_of(
     actions = costs.action * len(timeline.spans) / schedule.ranks
     beside = beside_s(profile, schedule, cut, overheads)
     whole = overheads.step_s + overheads.update_s(*profile.trained(range(len(wiring.calls))))
-    alone = replicas * schedule.micro_batches * sum(profile.seconds) + whole
+    layers = layouts.alone_s / layouts.replicas if layouts else sum(profile.seconds)
+    alone = replicas * schedule.micro_batches * layers + whole
     return PipelinePlan(
         schedule.name, schedule.ranks, replicas, batch_size, schedule.micro_batches,
         -(-batch_size // (replicas * schedule.micro_batches)), profile.recompute,
@@ -186,7 +196,7 @@ def plan_of(
         Losses(
             max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
         ),
-        timeline.spans, beside_s=beside, overheads=overheads,
+        timeline.spans, beside_s=beside, overheads=overheads, layouts=layouts,
     )  # fmt: skip
 
 
@@ -194,15 +204,19 @@ def expected(
     profile: Profile,
     schedule: Schedule,
     cut: Partition,
-    replicas: int,
+    alike: int,
     overheads: Overheads,
     between: Between | None = None,
 ) -> tuple[Costs, Timeline]:
     """What stages take of a micro-batch, and the timeline of a step: of ranks that make each other
-    slower as far as they work at the same time."""
+    slower as far as they work at the same time.
+
+    Args:
+        alike: ranks that work on the same stage at the same time.
+    """
     costs = costs_of_step(profile, schedule, cut, overheads, between)
     alone = simulate(schedule, costs, cut.pairs())
-    times = slowed(overheads, alone, replicas)
+    times = slowed(overheads, alone, alike)
     if times == 1.0:
         return costs, alone
     costs = costs.slowed(times)
@@ -222,47 +236,17 @@ def costs_of_step(
     return costs_of(profile, cut, NONE if whole else overheads, between)
 
 
-def on_mesh(plan: PipelinePlan, divided: MeshPlan) -> PipelinePlan:
-    """The same plan, made with a profile of ranks that divide the work of stages so."""
-    alone_s = plan.micro_batches * divided.alone_s
-    return replace(plan, layouts=divided, speedup=alone_s / plan.step_s)
-
-
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     """The same plan, of steps that read this."""
     return _as_long_as(replace(plan, input=read), plan.step_s)
 
 
 def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
-    """The same plan, of replicas that add up their gradients over this."""
-    gradients = [stage.memory.gradients for stage in plan.stages]
+    """The same plan, of ranks that add up their gradients over this."""
+    gradients = [(stage.memory.gradients, stage.summed_bytes) for stage in plan.stages]
     rank_of = [stage.rank for stage in plan.stages]
-    longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, link)
+    longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, plan.alike, link)
     return _as_long_as(replace(plan, exchange_s=longer), plan.step_s)
-
-
-def exchange_after(
-    timeline: Timeline,
-    rank_of: Sequence[int],
-    gradients: Sequence[int],
-    replicas: int,
-    link: Link | Network,
-) -> float:
-    """How much longer a step is since replicas add up gradients, from the last micro-batch that
-    goes back on a rank.
-
-    Args:
-        rank_of, gradients: of each stage, its rank and the bytes of its gradients.
-    """
-    if replicas == 1:
-        return 0.0
-    over, ends = allreduce(link, replicas, timeline.ranks, BUCKET), timeline.seconds
-    lasts = {span.rank: span for span in timeline.spans if span.action.kind in "BW"}
-    for rank, last in lasts.items():
-        bytes = sum(g for g, r in zip(gradients, rank_of, strict=True) if r == rank)
-        all_of_it, tail = exchange_s(bytes, over)
-        ends = max(ends, last.begin + all_of_it, last.end + tail)
-    return ends - timeline.seconds
 
 
 def _as_long_as(plan: PipelinePlan, before_s: float) -> PipelinePlan:

@@ -13,11 +13,19 @@ from tnt_notebook.plan.partition import Wiring
 
 
 class Variable(NamedTuple):
-    """A weight: its numbers, their bytes, and whether it is trained."""
+    """A weight.
+
+    Attributes:
+        elements, bytes: its numbers, and their bytes.
+        trained: whether it is.
+        summed: the part of its gradient, 0 to 1, that ranks add up which divide the work inside of
+            its layer; the rest replicas alone do.
+    """
 
     elements: int
     bytes: int
     trained: bool = True
+    summed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,10 @@ class Profile:
         v = self.variables[variable]
         return v.bytes * v.trained
 
+    def summed_bytes(self, variable: int) -> int:
+        """What ranks add up of it that divide the work of its layer."""
+        return round(self.variables[variable].summed * self.gradient_bytes(variable))
+
 
 def recomputing(profile: Profile) -> Profile:
     """The same for stages that keep only what they take, and begin backward with a forward."""
@@ -89,10 +101,13 @@ def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
     ]
     halves = [layer.conversions_s / 2 for layer in layers]  # there; and back
     weight_parts: dict[int, float] = {}
+    summed: dict[int, float] = {}
     for uses, layer in zip(profile.uses, layers, strict=True):
-        whole = sum(profile.state_bytes(v) + profile.gradient_bytes(v) for v in uses)
+        gradients = sum(map(profile.gradient_bytes, uses))
+        whole = gradients + sum(map(profile.state_bytes, uses))
         if layer.weights and whole:  # of a layer that is called again it stands at the first call
-            weight_parts |= dict.fromkeys(uses, layer.weights / whole)
+            weight_parts |= dict.fromkeys(uses, part := layer.weights / whole)
+            summed |= dict.fromkeys(uses, layer.summed / (part * gradients) if gradients else 0.0)
     return replace(
         profile,
         forward=[f * p + h for f, p, h in zip(profile.forward, parts, halves, strict=True)],
@@ -101,7 +116,10 @@ def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
         kept=[() for _ in layers],
         inner_bytes=[layer.activations for layer in layers],
         variables=[
-            v._replace(bytes=round(v.bytes * weight_parts.get(number, 1.0)))
+            v._replace(
+                bytes=round(v.bytes * weight_parts.get(number, 1.0)),
+                summed=min(1.0, summed.get(number, 0.0)),
+            )
             for number, v in enumerate(profile.variables)
         ],
     )
@@ -113,6 +131,7 @@ class Load(NamedTuple):
     Attributes:
         seconds: for a micro-batch, with what it takes from other stages.
         state_bytes, gradient_bytes: of their weights and the optimizer's state; of gradients.
+        summed_bytes: of gradients that ranks add up which divide the work of their layers.
         held_bytes: what each micro-batch under way keeps: what its backward needs, or with
             recomputation what the stage takes.
         once_bytes: what the backward that is just being done needs beside that.
@@ -123,6 +142,7 @@ class Load(NamedTuple):
     gradient_bytes: int
     held_bytes: int
     once_bytes: int
+    summed_bytes: int = 0
 
     def bytes(self, held: int) -> int:
         """With so many micro-batches under way."""
@@ -138,7 +158,7 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
     kept: set[int] = set()
     used: set[int] = set()
     seconds, brought = 0.0, 0.0
-    state = gradients = activations = held = 0
+    state = gradients = activations = held = summed = 0
     for call in range(begin, len(wiring.calls)):
         takes, keeps = set(wiring.calls[call][0]), set(profile.kept[call])
         if call + 1 == len(wiring.calls):  # the loss takes all outputs
@@ -157,8 +177,9 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
         used |= variables
         state += sum(map(profile.state_bytes, variables))
         gradients += sum(map(profile.gradient_bytes, variables))
+        summed += sum(map(profile.summed_bytes, variables))
         kept_bytes, once = (held, activations) if profile.recompute else (activations, 0)
-        yield Load(seconds + brought, state, gradients, kept_bytes, once)
+        yield Load(seconds + brought, state, gradients, kept_bytes, once, summed)
 
 
 def load_of(wiring: Wiring, profile: Profile, begin: int, end: int) -> Load:

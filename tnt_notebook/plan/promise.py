@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.overheads import company
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.terms import parts_of
@@ -28,8 +29,7 @@ class Promise:
         rank_bytes: that the rank that needs most needs for the model.
         speedup: how many times as fast as one rank.
         parts: seconds of a step, as :func:`.terms.parts_of` has them.
-        company: which part of the other ranks is at work while one is, in the mean, 0 to 1; 0 where
-            work of layers is divided.
+        company: which part of the other ranks is at work while one is, in the mean, 0 to 1.
         busy, beside, ranks_key, model_key: that were reckoned with, as of
             :class:`~tnt_notebook.plan.overheads.Overheads`.
 
@@ -63,22 +63,23 @@ class Promise:
         Args:
             options: by which it was planned.
         """
-        ranks, together = plan.ranks * plan.replicas, company(plan.timeline, plan.replicas)
-        if plan.layouts is not None:
-            ranks, together = plan.layouts.ranks, 0.0
-        made = plan.overheads
+        together, made = company(plan.timeline, plan.alike), plan.overheads
         return cls(
-            dict(options), ranks, plan.batch_size, plan.step_s, max(plan.rank_bytes), plan.speedup,
-            parts_of(plan), together, made.busy, made.beside, made.ranks_key, made.model_key,
+            dict(options), plan.ranks * plan.alike, plan.batch_size, plan.step_s,
+            max(plan.rank_bytes), plan.speedup, parts_of(plan), together, made.busy, made.beside,
+            made.ranks_key, made.model_key,
         )  # fmt: skip
 
     @property
     def words(self) -> str:
         """How the model is trained and what to expect, in a few words."""
         pipeline, mesh = self.options.get("pipeline"), self.options.get("mesh")
-        how = "whole copies" if pipeline is None else _of_pipeline(pipeline, self.ranks)
+        inner = Mesh.parsed(mesh).inner_text if mesh else ""
+        parts = Mesh.parsed(inner).size if inner else 1
+        how = "whole copies" if pipeline is None else _of_pipeline(pipeline, self.ranks // parts)
+        divided = f" with layers divided along {inner}" if inner else ""
         return (
-            f"{f'the mesh {mesh}, ' if mesh else ''}{how} on {counted(self.ranks)}, "
+            f"{how}{divided} on {counted(self.ranks)}, "
             f"{self.speedup:.3g} times one rank: {1e3 * self.step_s:.3g} ms for a step of "
             f"{self.batch_size:,} samples, {size(self.rank_bytes)} of a rank for the model"
         )
@@ -103,9 +104,10 @@ def options_of(way: Way, memory_limit: int | None = None) -> dict[str, Any]:
     Args:
         memory_limit: bytes that a rank may need, to which the cut keeps.
     """
-    if not way.typed:
-        return {}
+    mesh = {"mesh": way.mesh} if way.mesh else {}
+    if not way.in_parts:
+        return mesh | ({"memory_limit": memory_limit} if mesh and memory_limit else {})
     options = {**way.options, "memory_limit": memory_limit}
     if way.stages == 1:  # which has no order of stages, and no cut that could keep to a limit
         options |= {"schedule": None, "memory_limit": None}
-    return {"pipeline": {name: v for name, v in options.items() if v not in (None, False)}}
+    return mesh | {"pipeline": {name: v for name, v in options.items() if v not in (None, False)}}

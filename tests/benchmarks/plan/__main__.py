@@ -14,6 +14,7 @@ import statistics
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from scipy.stats import kendalltau
@@ -25,15 +26,17 @@ from tests.benchmarks.rounds import counted, quartiles, rotating
 from tests.support.rank_pool import RankPool
 from tnt_notebook.plan.best import Way
 
-RANKS = 2
+#: Of two ranks; of more there are as many times as many replicas.
 WAYS = [
-    Way(RANKS),
-    Way(RANKS, micro_batches=4),
-    Way(1, RANKS, "gpipe", 4),
-    Way(1, RANKS, "1f1b", 8),
-    Way(1, RANKS, "zb-h1", 4),
-    Way(1, RANKS, "interleaved", 4),
-    Way(1, RANKS, "1f1b", 4, recompute=True),
+    Way(2),
+    Way(2, micro_batches=4),
+    Way(1, 2, "gpipe", 4),
+    Way(1, 2, "1f1b", 8),
+    Way(1, 2, "zb-h1", 4),
+    Way(1, 2, "interleaved", 4),
+    Way(1, 2, "1f1b", 4, recompute=True),
+    Way(1, mesh="model=2"),
+    Way(1, mesh="height=2"),
 ]
 #: Of which times of layers are known exactly, and of which they follow from others.
 BATCHES = (64, 200)
@@ -70,11 +73,14 @@ def compared(asked: Namespace) -> Iterator[tuple[str, dict]]:
 
 def one(ranks: RankPool, name: str, batch_size: int, asked: Namespace) -> dict:
     """What was planned and measured of a model."""
-    planned, *_ = ranks.run(RANKS, expected, name, batch_size, WAYS)
-    there_are = {way: s for way, s in zip(WAYS, planned, strict=True) if not math.isnan(s)}
+    ways = [replace(way, replicas=way.replicas * asked.ranks // 2) for way in WAYS]
+    if asked.ranks > 2:
+        ways += [Way(1, asked.ranks, "1f1b", 2 * asked.ranks), Way(1, mesh=f"model={asked.ranks}")]
+    planned, *_ = ranks.run(asked.ranks, expected, name, batch_size, ways)
+    there_are = {way: s for way, s in zip(ways, planned, strict=True) if not math.isnan(s)}
 
     def run(way: Way) -> float:
-        return ranks.run(RANKS, trained, name, batch_size, way, asked.steps)[0]
+        return ranks.run(asked.ranks, trained, name, batch_size, way, asked.steps)[0]
 
     turns = {way: (lambda way=way: run(way)) for way in there_are}
     measured = rotating(turns, asked.rounds, asked.seconds)
@@ -82,7 +88,7 @@ def one(ranks: RankPool, name: str, batch_size: int, asked: Namespace) -> dict:
         {"way": way.typed or "whole copies", "planned": p, "measured": quartiles(m), "all": m}
         for (way, p), m in zip(there_are.items(), measured.values(), strict=True)
     ]
-    return {"model": name, "batch_size": batch_size, "rows": rows}
+    return {"model": name, "batch_size": batch_size, "ranks": asked.ranks, "rows": rows}
 
 
 def as_csv(everything: list[dict]) -> str:
@@ -93,7 +99,8 @@ def as_csv(everything: list[dict]) -> str:
             low, median, high = row["measured"]
             times = [f"{s:.6f}" for s in (row["planned"], median, low, high)]
             rows.append(
-                f"{found['model']},{found['batch_size']},{RANKS},{row['way']},{','.join(times)}"
+                f"{found['model']},{found['batch_size']},{found['ranks']},"
+                f"{row['way']},{','.join(times)}"
             )
     return "\n".join(rows) + "\n"
 
@@ -105,7 +112,9 @@ def table(found: dict) -> str:
         times = [three_digits(1e3 * s) for s in (row["planned"], median, low, high)]
         rows.append([row["way"], *times[:2], " to ".join(times[2:]), f"{error(row):+.0%}"])
     count = counted(len(found["rows"][0]["all"]))
-    title = f"**{found['model']}**, {found['batch_size']} samples on {RANKS} ranks, {count}"
+    title = (
+        f"**{found['model']}**, {found['batch_size']} samples on {found['ranks']} ranks, {count}"
+    )
     return section(title, rows, [in_order(found)])
 
 
@@ -138,9 +147,10 @@ def summary(everything: list[dict]) -> str:
 if __name__ == "__main__":
     steps = {"type": int, "default": 30, "help": "of each fit, twice"}
     models = {"nargs": "+", "default": list(MODELS), "choices": MODELS}
+    ranks = {"type": int, "default": 2, "choices": (2, 4), "help": "that train"}
     files = {"type": Path, "help": "a file for a row of each way"}
     pictures = {"type": Path, "help": "a folder for the figure, on light and dark pages"}
     reported(
-        __doc__, rounds=3, seconds=120, measured=compared, steps=steps, models=models, csv=files,
-        pictures=pictures,
+        __doc__, rounds=3, seconds=120, measured=compared, steps=steps, models=models, ranks=ranks,
+        csv=files, pictures=pictures,
     )  # fmt: skip

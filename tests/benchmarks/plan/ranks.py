@@ -17,7 +17,9 @@ from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.training.overheads import overheads_of
 from tnt_notebook.parallel.training.scope import call
 from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.outlook import Outlook
+from tnt_notebook.plan.promise import options_of
 
 CLASSES = 10
 
@@ -95,8 +97,8 @@ def trained(name: str, batch_size: int, way: Way, steps: int) -> float:
     shape = model.input_shape[1:]
     x = np.random.default_rng(0).random((steps * batch_size, *shape), np.float32)
     frames: list[Any] = []
-    pipeline = tnt.Pipeline(**way.options) if way.typed else None
-    with tnt.distributed(report=frames.append, pipeline=pipeline):
+    made = FitOptions.of(options_of(way))
+    with tnt.distributed(report=frames.append, pipeline=made.pipeline, mesh=made.mesh):
         model.fit(x, np.arange(len(x)) % CLASSES, batch_size=batch_size, epochs=2, verbose=0)
     return frames[-1]["step_s"] if frames else 0.0
 

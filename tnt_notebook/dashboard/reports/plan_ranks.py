@@ -51,9 +51,12 @@ def shape(plan: PipelinePlan) -> str:
     """How ranks share the work: ``2 replicas of a 4-stage pipeline``; by stages as typed, which are
     ranks."""
     if plan.ranks == 1:
-        return "one whole copy" if plan.replicas == 1 else f"{plan.replicas:,} whole copies"
-    pipeline = f"a {plan.ranks}-stage pipeline"
-    return pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
+        copies = "one whole copy" if plan.replicas == 1 else f"{plan.replicas:,} whole copies"
+    else:
+        pipeline = f"a {plan.ranks}-stage pipeline"
+        copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
+    parts = plan.alike // plan.replicas
+    return copies if parts == 1 else f"{copies}, each layer divided among {parts} ranks"
 
 
 def speedup(rows: Sequence[dict[str, Any]], plan: PipelinePlan) -> tuple[float, str]:

@@ -46,9 +46,12 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     return Measured(there, max(_LEAST_S, both - there), 0.0, 0.0, ())
 
 
-def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[str], None]:
-    """What runs all calls of a graph once, as in a step: of ``"F"`` forward, of ``"FB"`` backward,
-    too, in one function that gives nothing back. Traced when it is first called."""
+def whole_run(
+    graph: Graph, learning: Collection[int], rows: int
+) -> Callable[[str], list[tf.Tensor]]:
+    """What runs all calls of a graph once, as in a step, in one function: of ``"F"`` forward, which
+    gives outputs and what backward needs, of ``"FB"`` backward, too, which gives the gradients of
+    weights for a gradient of ones. Traced when it is first called."""
     takes = [*graph.inputs]
     weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
 
@@ -69,14 +72,14 @@ def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[s
     samples = [sample(graph.spec(n), rows, n in graph.sparse) for n in takes]
 
     @tf.function(autograph=False)
-    def function(kinds: str, *given: tf.Tensor) -> tf.Tensor:
+    def function(kinds: str, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
+        results: list[tf.Tensor] = []
         for kind, part in parts.items():
             if kind in kinds and part.gives:
                 results = part.function(*(pool[name] for name in part.takes))
                 pool.update(_with_slopes(dict(zip(part.gives, results, strict=True))))
-        with tf.control_dependencies(pool.values()):
-            return tf.zeros(())
+        return results  # TensorFlow computes nothing that nobody gets
 
     return lambda kinds: function(kinds, *samples)
 

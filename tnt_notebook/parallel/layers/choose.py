@@ -277,17 +277,16 @@ class _Choice:
         )
 
     def _after(self, state: _State, call: LayerCall, ways: Ways, number: int) -> _State | None:
-        own = {key: w for key, w in weight_layouts(call, ways).items() if key in self._again}
+        cut = weight_layouts(call, ways).items() if self._again else ()
+        own = {key: layout for key, layout in cut if key in self._again}
         if any(state.weights.get(key, layout) != layout for key, layout in own.items()):
             return None  # the same weights, in other layouts
         weights = {**state.weights, **own}
         known = set(state.known)
         is_first = number in self._first_calls
         spent = self._estimate.call(number, call, ways, state.layouts, known, is_first)
-        made = given_by(call, ways, self._estimate.asked)
-        layouts = {
-            v: w for v, w in {**state.layouts, **made}.items() if self._last.get(v, -1) > number
-        }
+        made = {**state.layouts, **given_by(call, ways, self._estimate.asked)}
+        layouts = {v: w for v, w in made.items() if self._last.get(v, -1) > number}
         known = {(v, input_layout) for v, input_layout in known if v in layouts}
         return _State(
             state.seconds + spent.seconds, state.bytes + spent.bytes, (*state.ways, ways),

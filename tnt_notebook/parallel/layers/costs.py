@@ -63,6 +63,7 @@ class CallCost(NamedTuple):
         gradients: seconds in which the gradients of its weights are added up, if nothing hides it.
         weights: bytes of its weights, their gradients, and what the optimizer keeps.
         activations: bytes of what it keeps for backward.
+        summed: bytes of gradients that ranks add up which divide the call.
     """
 
     work: float = 0.0
@@ -70,6 +71,7 @@ class CallCost(NamedTuple):
     gradients: float = 0.0
     weights: int = 0
     activations: int = 0
+    summed: int = 0
 
     @property
     def seconds(self) -> float:
@@ -109,6 +111,8 @@ class Estimate:
         self.asked = asked or {}
         self._learning = trained_values(graph)
         self._known: dict[Any, list[Traffic]] = {}
+        self._calls: dict[Any, tuple[CallCost, list[Taken], Ways]] = {}
+        self._copies: dict[Any, tuple[float, int]] = {}
 
     def call(
         self,
@@ -126,29 +130,42 @@ class Estimate:
             layouts: of the values that it takes.
             is_first: whether its layer has not been called before.
         """
-        own = CallCost(work=self.work(number, layer_call) / self.mesh.along_all(ways))
-        inner = self.costs.inner.get(number, 0) / self.mesh.along_all(ways)
-        own = own._replace(activations=math.ceil(inner))
-        for place, value in enumerate(layer_call.call.takes):
-            seconds, kept = self._taken(value, layouts[value], input_layout_of(ways, place), known)
-            own = own._replace(
-                converting=own.converting + seconds, activations=own.activations + kept
-            )
+        own, takes = self._own(number, layer_call, ways, is_first)
+        converting, activations = own.converting, own.activations
+        for value, input_layout in takes:
+            seconds, kept = self._taken(value, layouts[value], input_layout, known)
+            converting, activations = converting + seconds, activations + kept
+        return own._replace(converting=converting, activations=activations)
+
+    def _own(
+        self, number: int, layer_call: LayerCall, ways: Ways, is_first: bool
+    ) -> tuple[CallCost, list[Taken]]:
+        """What a call takes but for conversions of what it is given; and how it takes that. Asked
+        again and again while layouts are chosen."""
+        key = number, id(ways), is_first
+        if key not in self._calls:
+            takes = [(v, input_layout_of(ways, i)) for i, v in enumerate(layer_call.call.takes)]
+            spent = self._spent(number, layer_call, ways, is_first)
+            self._calls[key] = spent, takes, ways  # which keeps its id from being another's
+        spent, takes, _ = self._calls[key]
+        return spent, takes
+
+    def _spent(self, number: int, layer_call: LayerCall, ways: Ways, is_first: bool) -> CallCost:
+        divided = self.mesh.along_all(ways)
+        converting = 0.0
+        activations = math.ceil(self.costs.inner.get(number, 0) / divided)
         if inside := self.inside(layer_call, ways):
-            seconds = self.seconds(inside, layer_call.call.gives[0])
-            own = own._replace(converting=own.converting + seconds)
+            converting += self.seconds(inside, layer_call.call.gives[0])
         for place, value in enumerate(layer_call.call.gives):
+            made = layout_of(ways, place)
             if value in self.asked:
                 input_layout = InputLayout(self.asked[value].splits)
-                seconds, _ = self._taken(value, layout_of(ways, place), input_layout, set())
-                own = own._replace(converting=own.converting + seconds)
+                converting += self._taken(value, made, input_layout, set())[0]
             if self._is_held(value):
-                kept = self.bytes(value, layout_of(ways, place).axes)
-                own = own._replace(activations=own.activations + kept)
-        if is_first:
-            gradients, weights = self._weights(layer_call, ways)
-            own = own._replace(gradients=gradients, weights=weights)
-        return own
+                activations += self.bytes(value, made.axes)
+        gradients, weights, summed = self._weights(layer_call, ways) if is_first else (0.0, 0, 0)
+        work = self.work(number, layer_call) / divided
+        return CallCost(work, converting, gradients, weights, activations, summed)
 
     def end(self, layouts: Mapping[int, Layout], known: set[Taken]) -> CallCost:
         """To have the outputs of the model whole."""
@@ -230,6 +247,12 @@ class Estimate:
         if (value, input_layout) in known:
             return 0.0, 0
         known.add((value, input_layout))
+        key = value, layout, input_layout
+        if key not in self._copies:
+            self._copies[key] = self._copy(value, layout, input_layout)
+        return self._copies[key]
+
+    def _copy(self, value: int, layout: Layout, input_layout: InputLayout) -> tuple[float, int]:
         steps = self.traffic(value, layout, input_layout)
         is_copy = input_layout.axes != layout.axes or any(step.forward for step in steps)
         kept = 0
@@ -237,8 +260,10 @@ class Estimate:
             kept = self.bytes(value, input_layout.axes, dict(input_layout.rows))
         return self.seconds(steps, value), kept
 
-    def _weights(self, layer_call: LayerCall, ways: Ways) -> tuple[float, int]:
-        seconds, kept = 0.0, 0.0
+    def _weights(self, layer_call: LayerCall, ways: Ways) -> tuple[float, int, int]:
+        """Seconds in which gradients are added up; bytes in all, and of those gradients that ranks
+        of this mesh add up which divide the call."""
+        seconds, kept, summed = 0.0, 0.0, 0
         trained = {id(v) for v in getattr(layer_call.layer, "trainable_variables", [])}
         own = weight_layouts(layer_call, ways)
         for variable in getattr(layer_call.layer, "variables", []):
@@ -250,4 +275,5 @@ class Estimate:
                 kept += size * (1 + self.costs.slots)
                 ranks = self.mesh.along(DATA) * self.mesh.along_all(layout.summed)
                 seconds += self.costs.link.seconds(2 * size * (ranks - 1) / ranks, messages=0)
-        return seconds, math.ceil(kept)
+                summed += size if layout.summed else 0
+        return seconds, math.ceil(kept), summed

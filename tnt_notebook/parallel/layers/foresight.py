@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import keras
 
+from tnt_notebook.parallel.layer_graph.graph import Graph
 from tnt_notebook.parallel.layer_graph.profile import Report, measured_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.activations import is_known
@@ -20,14 +21,27 @@ from tnt_notebook.parallel.layers.measured import costs_of
 from tnt_notebook.parallel.layers.program import (
     Program,
     input_layout_of,
+    layer_call_of,
     layout_of,
 )
-from tnt_notebook.parallel.layers.rule import SPATIAL_NAMES, LayerCall, name_of, rule_of, ways_of
+from tnt_notebook.parallel.layers.rule import (
+    SPATIAL,
+    SPATIAL_NAMES,
+    LayerCall,
+    name_of,
+    rule_of,
+    ways_of,
+)
 from tnt_notebook.parallel.layers.traffic import Traffic
 from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, MeshPlan
 from tnt_notebook.plan.measurements import Measured
 from tnt_notebook.plan.mesh import DATA, Mesh
 from tnt_notebook.plan.network import Link
+
+#: Ranks at most among which a search divides the work inside of layers.
+_MOST_PARTS = 8
+#: Axes of space, the first that a model has counts; and one of any other dimension.
+_SPATIAL, _ANY = SPATIAL[3], "model"
 
 
 def foreseen(
@@ -39,6 +53,7 @@ def foreseen(
     memory_limit: int | None = None,
     report: Report | None = None,
     measured: Sequence[Measured] | None = None,
+    graph: Graph | None = None,
 ) -> MeshPlan:
     """Chooses layouts as a fit does, with the times of layers on this rank.
 
@@ -50,12 +65,13 @@ def foreseen(
         memory_limit: bytes that a rank may need.
         report: called with how many layers of how many have been measured.
         measured: of each call, with a replica's samples; None: it is measured here.
+        graph: of the model, where that is known.
 
     Raises:
         ModelError: the model has no graph of layers, or a layer is stateful.
         MeshError: layouts are of axes or layers that are not there, or none fit into the memory.
     """
-    graph = surveyed(model)
+    graph = graph or surveyed(model)
     replicas = mesh.along(DATA)
     samples = -(-batch_size // replicas)
     if measured is None:
@@ -80,6 +96,7 @@ def foreseen(
             weights=spent.weights,
             activations=spent.activations,
             whole="" if ways else why_whole(layer_call, mesh),
+            summed=spent.summed,
         )
         for number, (layer_call, ways, spent) in enumerate(
             zip(program.layer_calls, program.ways, of_calls, strict=True)
@@ -102,6 +119,22 @@ def foreseen(
         link=costs.link,
         link_ranks=link[1] if link else 0,
         memory_limit=memory_limit,
+    )
+
+
+def meshes_of(graph: Graph, ranks: int) -> tuple[str, ...]:
+    """Along which axes so many ranks could divide the work of at least one layer, as of
+    :class:`~tnt_notebook.plan.best.Way`: a single axis, of space or of any other dimension."""
+    counts = [parts for parts in range(2, min(ranks, _MOST_PARTS) + 1) if ranks % parts == 0]
+    calls = [layer_call_of(graph, call) for call in graph.calls]
+
+    def divides(axis: str) -> bool:
+        return any(ways_of(call, axis, counts[0]) for call in calls)
+
+    spatial = next(filter(divides, _SPATIAL), None) if counts else None
+    other = [_ANY] if counts and divides(_ANY) else []
+    return tuple(
+        f"{axis}={parts}" for axis in [*filter(None, [spatial]), *other] for parts in counts
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
 from tnt_notebook.parallel.layer_graph.profile import (
     Report,
@@ -15,7 +16,7 @@ from tnt_notebook.parallel.layer_graph.profile import (
     profile_from,
 )
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.foresight import foreseen
+from tnt_notebook.parallel.layers.foresight import foreseen, meshes_of
 from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.pipeline.cut import begins_said, best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
@@ -25,12 +26,12 @@ from tnt_notebook.plan.by_ranks import numbers_of_ranks, row_of, with_speedup
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
-from tnt_notebook.plan.network import ASSUMED, Link, Network
+from tnt_notebook.plan.network import ASSUMED, Link, Network, message
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, partition
-from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of, with_exchange
+from tnt_notebook.plan.prediction import PipelinePlan, plan_of, with_exchange
 from tnt_notebook.plan.profile import Profile, divided, recomputing
 
 
@@ -92,20 +93,18 @@ class Planner:
         begins = best_cut(self._graph, pipeline, schedule, profiled)
         stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
+        _, layouts = self._profile_of(rows, on)
         plan = plan_of(
             wiring, profiled(), names, schedule, begins, self._batch_size, replicas,
-            self._overheads, lambda maker, user: self._link or ASSUMED,
+            self._overheads, lambda maker, user: self._link or ASSUMED, layouts,
         )  # fmt: skip
-        if self._link is not None:
-            plan = with_exchange(plan, self._link)
-        _, found = self._profile_of(rows, on)
-        return on_mesh(plan, found) if found is not None else plan
+        return plan if self._link is None else with_exchange(plan, self._link)
 
     def best(
         self, ranks: int, link: Link | Network | None, limit_bytes: float
     ) -> tuple[Best, list[PipelinePlan]]:
         """The best ways on so many ranks, and what to expect of each; see :meth:`outlook`."""
-        outlook = self._outlook(link, limit_bytes)
+        outlook = self._outlook(link, limit_bytes, self.meshes(ranks))
         found = outlook.best(ranks)
         return found, [outlook.plan(way) for way, _ in found.found]
 
@@ -120,8 +119,8 @@ class Planner:
             best: the best way on the ranks that were asked for.
             link, limit_bytes: as of :meth:`outlook`.
         """
-        outlook, plans = self._outlook(link, limit_bytes), []
-        here = best.ranks * best.replicas
+        here, plans = best.ranks * best.alike, []
+        outlook = self._outlook(link, limit_bytes, self.meshes(here))
         most = link.most_ranks if isinstance(link, Network) else None
         for ranks in numbers_of_ranks(here, most):
             if ranks == here:
@@ -131,8 +130,15 @@ class Planner:
             plans += [outlook.plan(way) for way, _ in found]
         return with_speedup([row_of(plan) for plan in plans])
 
+    def meshes(self, ranks: int) -> tuple[str, ...]:
+        """Along which axes so many ranks could divide the work inside of layers."""
+        return meshes_of(self._graph, ranks)
+
     def outlook(
-        self, link: Link | Network | None = None, limit_bytes: float = float("inf")
+        self,
+        link: Link | Network | None = None,
+        limit_bytes: float = float("inf"),
+        meshes: tuple[str, ...] = (),
     ) -> Outlook:
         """What to expect of any way.
 
@@ -140,10 +146,12 @@ class Planner:
             link: over which replicas add up their gradients; None: that takes no time. Of a
                 network, messages between stages go over it, too.
             limit_bytes: the memory that a rank may take.
+            meshes: along which the work inside of layers may be divided.
         """
+        on_mesh = functools.cache(functools.partial(self._divided, link))
 
         def check(way: Way, cut: Partition) -> None:
-            if way.typed:  # whole copies are not cut
+            if way.in_parts:
                 check_model(self._model, self._graph, way.micro_batches * way.replicas)
                 stage_models(self._model, self._graph, cut)
 
@@ -151,7 +159,7 @@ class Planner:
             wiring_of(self._graph), [call.name for call in self._graph.calls],
             self._profile_alone, self._batch_size, link,
             self._overheads, limit_bytes, check,
-            lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
+            lambda made: begins_said(self._graph, Pipeline(made.ranks), made), on_mesh, meshes,
         )  # fmt: skip
 
     def _profile_alone(self, rows: int) -> Profile:
@@ -159,6 +167,20 @@ class Planner:
         profile, _ = self._profile_of(rows, Mesh(data=1))
         self._profiled.add(rows)
         return profile
+
+    def _divided(
+        self, link: Link | Network | None, rows: int, mesh: str
+    ) -> tuple[Profile, MeshPlan]:
+        """Of a rank of a mesh along which the work inside of layers is divided."""
+        on = Mesh(data=1, **dict(Mesh.parsed(mesh).axes))
+        over = message(link, 0, on.size - 1) if isinstance(link, Network) else link
+        profile, found = profile_of_rank(
+            self._model, self._graph, rows, on, link=over and (over, on.size), together=True
+        )
+        self._profiled.add(rows)
+        if found is None or len(found.whole) == len(found.layers):
+            raise ModelError(f"All ranks would do the same on the mesh {mesh}.")
+        return profile, found
 
     def _is_measured(self, rows: int) -> bool:
         known = rows in self._profiled or is_measured(self._model, self._graph, rows, True)
@@ -186,5 +208,7 @@ def profile_of_rank(
     profile = profile_from(model, graph, rows, measured)
     if not mesh.is_divided:
         return profile, None
-    found = foreseen(model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured)
+    found = foreseen(
+        model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured, graph=graph
+    )
     return divided(profile, found.layers), found

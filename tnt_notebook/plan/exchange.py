@@ -1,0 +1,45 @@
+"""How much longer a step is since ranks add up gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.network import Link, Network
+from tnt_notebook.plan.scaling import BUCKET, exchange_s
+from tnt_notebook.plan.simulate import Timeline
+
+
+def exchange_after(
+    timeline: Timeline,
+    rank_of: Sequence[int],
+    gradients: Sequence[tuple[int, int]],
+    replicas: int,
+    alike: int,
+    link: Link | Network,
+) -> float:
+    """How much longer a step is since ranks add up gradients, from the last micro-batch that goes
+    back on a rank.
+
+    Args:
+        rank_of: of each stage.
+        gradients: of each stage, bytes in all, and of those that all ranks add up which work on the
+            stage; the others replicas do.
+        replicas: that share a batch.
+        alike: ranks that work on the same stage at the same time.
+    """
+    if alike == 1:
+        return 0.0
+    ends = timeline.seconds
+    lasts = {span.rank: span for span in timeline.spans if span.action.kind in "BW"}
+    for rank, last in lasts.items():
+        own = [of for of, r in zip(gradients, rank_of, strict=True) if r == rank]
+        summed = sum(part for _, part in own)
+        all_of_it, tail = 0.0, 0.0
+        for among, bytes in ((replicas, sum(whole for whole, _ in own) - summed), (alike, summed)):
+            if among > 1 and bytes:
+                apart = timeline.ranks * alike // among
+                seconds, latest = exchange_s(bytes, allreduce(link, among, apart, BUCKET))
+                all_of_it, tail = all_of_it + seconds, max(tail, latest)
+        ends = max(ends, last.begin + all_of_it, last.end + tail)
+    return ends - timeline.seconds
