@@ -14,14 +14,13 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
-from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.allreduce import BUCKET, allreduce, exchange_s
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.overheads import NONE, Overheads, slowed
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile
-from tnt_notebook.plan.scaling import BUCKET, exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
 from tnt_notebook.plan.stages import (
