@@ -32,8 +32,7 @@ class Call(StrEnum):
     DIVIDE = "trial:divide"  # ranks that live: into groups, each a world of its own
     RUN_TRIAL = "trial:run_trial"  # the ranks of a group
     RUN_STUDY = "study:run"  # the ranks of a group: a cell, as a study of scaling wants it
-    STUDY_EXCHANGE = "study:exchange"  # the same, after it
-    EXPECT = "study:expect"  # the first rank of a group, after it
+    EXPECT = "study:expect"  # the same, after it
     MACHINE = "study:machine"  # ranks that live
     FORGET_STUDY = "study:forget"  # the same: what a study has kept there
     MODEL = "fit:model_bytes"  # rank 0: what has been trained

@@ -40,7 +40,7 @@ def test_a_mesh_is_studied_without_a_plan(pair: Cluster):
     found = Measured(Question((1, 2), modes=("strong",), rounds=1, options=options))
     scaling.measure(pair, TRAIN.format(epochs=2), found, lambda line: None, lambda: None)
     assert [run.ranks for run in found.runs] == [1, 2] and found.complete
-    assert found.trained_bytes == 4 * 5 and "planned by %tnt_plan --mesh" in found.unplanned
+    assert not found.plans and "planned by %tnt_plan --mesh" in found.unplanned
 
 
 def test_what_was_measured_outlives_an_interrupt_and_a_death(pair: Cluster, tmp_path: Path):
@@ -57,9 +57,9 @@ def test_what_was_measured_outlives_an_interrupt_and_a_death(pair: Cluster, tmp_
     with pytest.raises(RankError) as caught:
         scaling.measure(pair, cell, found, follow, (tmp_path / "waits").touch)
     assert caught.value.interrupted
-    assert [(run.ranks, run.round) for run in found.runs] == [(1, 1)] and "planning" in lines
-    assert set(found.steps) == {(1, "strong"), (2, "strong")} and not found.unplanned
-    assert found.trained_bytes == 4 * 5
+    assert [(run.ranks, run.round) for run in found.runs] == [(1, 1)] and not found.unplanned
+    assert "planning, and measuring what rank 0 takes for a step" in lines
+    assert set(found.plans) == {(1, "strong")} and found.plans[1, "strong"]["batch_size"] == 32
     assert [one["links"] for one in found.machine] == ["shared memory"] * 2
     pair.run("import tnt_notebook as tnt; assert tnt.world().gather_numbers(1) == [1, 1]")
     pair.run("assert not {'model', 'folder'} & {*globals()}")

@@ -5,7 +5,7 @@ import json
 from tests.plan.test_by_ranks import rows_of
 from tests.plan.test_prediction import planned
 from tnt_notebook.dashboard.card.saved import PLOTLY
-from tnt_notebook.dashboard.reports.plan_ranks import figure_bundle, growth, shape, speedup
+from tnt_notebook.dashboard.reports.plan_ranks import figure_bundle, growth, shape
 
 ROWS = [
     {**row, "options": "", "limited_by": ""} for row in rows_of((8, 1), (4, 1), (0.9, 1), (0.8, 1))
@@ -29,9 +29,6 @@ def test_how_ranks_share_the_work():
     whole = planned(ranks=1, micro_batches=1, begins=(), replicas=2)
     assert shape(planned(replicas=4)) == "4 replicas of a 2-stage pipeline"
     assert shape(planned()) == "a 2-stage pipeline" and shape(whole) == "2 whole copies"
-    times, of_what = speedup(ROWS, whole)
-    assert times == whole.samples_per_s * 9 / 8 and of_what == "the fastest way on one rank"
-    assert speedup(ROWS[1:], whole) == (whole.speedup, "one rank")
 
 
 def test_a_figure_has_a_point_and_a_bar_for_each_number():

@@ -83,7 +83,7 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
         shell, "%tnt_plan split --pipeline 2"
     )
     found = typed(shell, "%tnt_plan --batch-size 256 --ranks 4")
-    assert "The fastest is %%tnt_fit " in found and " times the fastest way on one rank." in found
+    assert "The fastest is %%tnt_fit " in found and " times one rank. " in found
     assert "With batches of 256 samples, more ranks " in found
     assert "ways to train it on 4 ranks: " in found
     plans = shell.user_ns["plan"]
@@ -91,6 +91,9 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
     assert {plan.ranks * plan.alike for plan in plans} == {4} and len(plans) == 5
     rows = plans.by_ranks
     assert [row["ranks"] for row in rows] == [1, 2, 4, 8, 16] and rows[0]["speedup"] == 1.0
+    assert {plan.one_rank_s for plan in plans} == {rows[0]["step_s"]}
+    assert rows[2]["speedup"] == plans.speedup == plans.promise.speedup
+    assert f"{plans.speedup:.3g} times one rank" in repr(plans)
     assert rows[2]["step_s"] == plans.step_s and rows[2]["options"] == plans.typed
     parts = [sum(row[f"{p}_s"] for p in PARTS) for row in rows]
     assert parts == pytest.approx([row["step_s"] for row in rows])

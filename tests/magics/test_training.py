@@ -73,7 +73,11 @@ def test_a_study_in_a_cell_and_its_report(shell_with_ranks, tmp_path: Path, monk
     report = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "%%tnt_bench training --ranks 1,2 --rounds 1 --watts 5\nimport keras" in report
     assert "2 on 1 host" in report and study.runs[0]["logs"]["loss"] > 0
-    assert study.networks[2]["latency_s"] > 0 and not study.found.unplanned
+    turns = {(1, "strong"): 32, (2, "strong"): 32, (2, "weak"): 64}
+    assert {turn: plan.batch_size for turn, plan in study.plans.items()} == turns
+    of_two = study.plans[2, "strong"]
+    assert (of_two.replicas, of_two.micro_batches) == (2, 1) and of_two.exchange_s > 0
+    assert of_two.beside_s > 0 and not study.found.unplanned
 
 
 def test_what_was_typed_of_a_fit_is_typed_again():
@@ -95,12 +99,15 @@ def test_a_target_is_read_as_it_is_written():
 def test_a_notebook_keeps_table_and_figure_of_its_last_fit(notebook, tmp_path: Path):
     notebook.run(f"%%tnt_fit --wait\n{CELL.replace('epochs=2', 'epochs=9')}")
     line = "%tnt_bench training --ranks 1,2 --rounds 1 --strong --until loss=9 --report"
+    line += " --pipeline 1 --micro-batches 2"
     messages = notebook.messages_until(notebook.begin(line), ended)
     text = shown(messages)
     assert "round 1 of 1: 1 rank, strong: epoch 1" in text and "time to loss <= 9" in text
-    assert "measuring how fast 2 ranks exchange" in text and "--until loss=9:min" in notebook.run(
-        "bench.command"
-    )
+    assert "measuring what ranks 0-1 take for a step" in text
+    assert "--until loss=9:min" in notebook.run("bench.command")
+    # As the cell trains: two of them are begun, forward and backward.
+    assert "True" in notebook.run("bench.plans[2, 'strong'].losses.actions > 0")
+    assert "2" in notebook.run("bench.plans[2, 'strong'].micro_batches")
     assert "[True, True]" in notebook.run("[row['solution_s'] > 0 for row in bench.rows]")
     assert "True" in notebook.run("bench.runs[1]['logs']['loss'] <= 9")
     rich = [m["content"] for m in messages if "transient" in m["content"]]

@@ -21,7 +21,7 @@ from tnt_notebook.protocol import Published
 
 
 def plan(
-    name: str,
+    model: Any,
     pipeline: dict[str, Any],
     schedules: Sequence[str],
     batch_size: int,
@@ -33,7 +33,7 @@ def plan(
     """Plans a pipeline with each of some schedules; on one rank.
 
     Args:
-        name: of the model in the cells.
+        model: its name in the cells, or itself.
         pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
         batch_size: samples of a global batch.
         mesh, hints, link: as of :func:`plan_mesh`, where the work of stages is divided.
@@ -58,7 +58,7 @@ def plan(
     try:
         wanted = Pipeline(**pipeline)
         planner = Planner(
-            _model(name), batch_size, comm.world().size, progress,
+            _model(model), batch_size, comm.world().size, progress,
             Mesh.parsed(mesh) if mesh else None, layouts_of(hints or {}), _known(link),
             _overheads(overheads),
         )  # fmt: skip
@@ -195,12 +195,12 @@ def measure_link() -> dict[str, float]:
     return {} if link is None else {**link._asdict(), "ranks": over.size}
 
 
-def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
+def measure_overheads(model: Any, batch_size: int) -> dict[str, Any]:
     """What a step of a model takes beside its layers, measured unless it is known from earlier.
     Collective over all.
 
     Args:
-        name: of the model in the cells.
+        model: its name in the cells, or itself.
         batch_size: samples of a global batch.
 
     Returns:
@@ -220,7 +220,7 @@ def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
     with _peers_freed():
         over = whole_world()
         try:
-            model = _model(name)
+            model = _model(model)
             graph = surveyed(model)
         except ModelError as error:
             refused = _refusal(error)
@@ -257,10 +257,12 @@ def _known(link: Mapping[str, float] | None) -> tuple[Link, int] | None:
     return Link(link["latency_s"], link["bytes_per_s"]), int(link["ranks"])
 
 
-def _model(name: str) -> Any:
-    """The Keras model that a name stands for in the cells."""
+def _model(name: Any) -> Any:
+    """The Keras model that a name stands for in the cells, or that is given itself."""
     import keras
 
+    if isinstance(name, keras.Model):
+        return name
     namespace = get_ipython().user_ns
     if name not in namespace:
         known = [key for key, value in namespace.items() if isinstance(value, keras.Model)]

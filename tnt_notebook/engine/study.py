@@ -6,23 +6,14 @@ needs to know is measured after the cell, on the model that it has trained.
 
 from __future__ import annotations
 
-import math
 import os
 import platform
-from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
 from tnt_notebook import comm
-from tnt_notebook.comm import tuning
-from tnt_notebook.comm.tuning.contestants import chosen
-from tnt_notebook.engine import preload, trial
+from tnt_notebook.engine import plan, preload, trial
 from tnt_notebook.engine.fit import run_distributed
-from tnt_notebook.error_text import brief
-from tnt_notebook.errors import ModelError, ScheduleError
-
-_EXCHANGE_ROUNDS = 5
-_MOST_BYTES = 16 << 20  # of a vector whose exchange is measured: larger ones lie on the same line
 
 _model: Any = None
 
@@ -39,68 +30,40 @@ def run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict
     """
     global _model
     _model = None
-    with trial.in_part() as part:
+    with trial.in_part():
         # What the last line gives is of no use, so often.
         result, runs = run_distributed(f"{cell.rstrip()}\n_tnt_done = None\n", options, kept)
-        if part.rank == 0:
-            fits = [run for run in runs if run.kind == "fit"]
-            _model = fits[-1].model if fits else None
+        fits = [run for run in runs if run.kind == "fit"]
+        _model = fits[-1].model if fits else None
     return result
 
 
-def exchange(bytes: int) -> dict[str, Any]:
-    """How long an exchange of so many bytes takes among the ranks of this group, by the algorithms
-    that the rules in use take. Collective over the group.
-
-    Returns:
-        Plain data: ``algorithm``, ``latency_s``, ``bytes_per_s`` (None: as fast as can be).
-    """
-    with trial.in_part() as part:
-        largest = max(1024, min(bytes, _MOST_BYTES))
-        question = tuning.Question(max_bytes=largest, rounds=_EXCHANGE_ROUNDS)
-        names = {chosen(part, question, size) for size in question.sizes}
-        wanted = chosen(part, question, largest)
-        question = tuning.Question(largest, algorithms=tuple(names), rounds=_EXCHANGE_ROUNDS)
-        try:
-            fits = tuning.measure(part, question)["fits"]
-        except BaseException as error:  # Ctrl-C too: the others must not wait for this rank
-            if not getattr(error, "peers_know", False):
-                comm.abort(f"rank {part.rank}: {brief(error)}")
-            raise
-        return next(fit for fit in fits if fit["algorithm"] == wanted)
-
-
-def expect(options: dict[str, Any], asked: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """What ``%tnt_plan`` would say of the model that was trained last; on one rank.
+def expect(options: dict[str, Any], batch_size: int) -> dict[str, Any]:
+    """What ``%tnt_plan`` says of the model that was trained last, in the way that it was, with what
+    is measured among the ranks of this group. Collective over the group.
 
     Args:
         options: of the fits, as of :func:`tnt_notebook.engine.fit.run_fit_cell`.
-        asked: numbers of ranks, and samples of a global batch.
+        batch_size: samples of a global batch.
 
     Returns:
-        ``{"steps": [...], "trained_bytes": n}``: of each the seconds of a step without exchange
-        between replicas, None where there is no plan; ``"refused"`` then says why.
+        On the first rank as :func:`tnt_notebook.engine.plan.plan`; where there is no plan, on all
+        ``{"refused": why}``.
     """
-    preload.finish()
-    from tnt_notebook.parallel.pipeline.predict import Planner
-    from tnt_notebook.plan.options import Pipeline
-
-    if _model is None:
-        return {"steps": [None] * len(asked), "trained_bytes": 0, "refused": "no fit was done"}
-    trained = sum(math.prod(v.shape) * v.value.dtype.size for v in _model.trainable_variables)
-    answer: dict[str, Any] = {"steps": [], "trained_bytes": trained}
     if "mesh" in options:
-        refused = "a mesh is planned by %tnt_plan --mesh"
-        return {**answer, "steps": [None] * len(asked), "refused": refused}
-    cut = Pipeline(**options.get("pipeline", {"stages": 1, "micro_batches": 1}))
-    for ranks, batch in asked:
-        try:
-            step: float | None = Planner(_model, batch, ranks).plan(cut).step_s
-        except (ModelError, ScheduleError) as error:
-            step = None
-            answer.setdefault("refused", str(error))
-        answer["steps"].append(step)
-    return answer
+        return {"refused": "a mesh is planned by %tnt_plan --mesh"}
+    pipeline = {"schedule": "1f1b", **options.get("pipeline", {"stages": 1, "micro_batches": 1})}
+    with trial.in_part() as part:
+        measured = plan.measure_overheads(_model, batch_size)
+        if "refused" in measured:
+            return measured
+        link = plan.measure_link()
+        if part.rank > 0:
+            return {}
+        return plan.plan(
+            _model, pipeline, [pipeline["schedule"]], batch_size, link=link,
+            overheads=measured["overheads"],
+        )  # fmt: skip
 
 
 def machine() -> dict[str, Any]:

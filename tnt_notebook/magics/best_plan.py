@@ -105,7 +105,7 @@ def best_bundle(
             str(plan.replicas),
             short_time(plan.step_s),
             rate(plan.samples_per_s),
-            three_digits(plan_ranks.speedup(answer["by_ranks"], plan)[0]),
+            three_digits(plan.speedup),
             f"{plan.bubble:.0%}",
             size(max(plan.rank_bytes)),
             limited_by(plan) or "-",
@@ -151,9 +151,8 @@ def _level_text(level: Level) -> str:
 
 def _headline(plan: PipelinePlan, by_ranks: Sequence[dict[str, Any]]) -> str:
     typed, shape = Way.of(plan).typed or "without options", plan_ranks.shape(plan)
-    times, of_what = plan_ranks.speedup(by_ranks, plan)
     growth = plan_ranks.growth(by_ranks, plan.batch_size)
     return (
         f"The fastest is %%tnt_fit {typed}, {shape}: expect {rate(plan.samples_per_s)} samples/s, "
-        f"{three_digits(times)} times {of_what}. {growth}"
+        f"{three_digits(plan.speedup)} times one rank. {growth}"
     ).rstrip()

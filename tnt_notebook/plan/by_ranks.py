@@ -37,15 +37,9 @@ def row_of(plan: PipelinePlan) -> dict[str, Any]:
     return {
         "ranks": plan.ranks * plan.alike, "replicas": plan.replicas, "stages": plan.ranks,
         "options": Way.of(plan).typed, "step_s": plan.step_s, "samples_per_s": plan.samples_per_s,
-        "limited_by": limited_by(plan),
+        "speedup": plan.speedup, "limited_by": limited_by(plan),
         **{f"{part}_s": seconds for part, seconds in parts_of(plan).items()},
     }  # fmt: skip
-
-
-def with_speedup(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, with ``speedup``: by the best way on one rank; None where there is none."""
-    one = next((row["samples_per_s"] for row in rows if row["ranks"] == 1), None)
-    return [{**row, "speedup": one and row["samples_per_s"] / one} for row in rows]
 
 
 def levels_off(rows: Sequence[dict[str, Any]]) -> int | None:

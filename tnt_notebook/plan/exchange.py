@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.allreduce import BUCKET, allreduce, exchange_s
 from tnt_notebook.plan.network import Link, Network
-from tnt_notebook.plan.scaling import BUCKET, exchange_s
 from tnt_notebook.plan.simulate import Timeline
 
 

@@ -80,9 +80,8 @@ class PipelinePlan:
         rank_bytes: what each rank of a pipeline needs.
         formula_bubble: by the formula of the schedule, with equal stages and free messages; None
             for a schedule of one's own.
-        samples_per_s: of all replicas while they train: a batch by a step. What tracing, the first
-            step of an epoch, validation and callbacks take is not in it.
-        speedup: how many times as fast as one rank alone that does the same micro-batches.
+        one_rank_s: of a step on one rank: in the fastest way there of those whose layers have been
+            timed, as if it had the memory.
         spans: when each action begins and ends.
         exchange_s: how much longer a step is since replicas add up their gradients, which goes on
             while the last micro-batch goes back.
@@ -104,8 +103,7 @@ class PipelinePlan:
     stages: tuple[StagePlan, ...]
     rank_bytes: tuple[int, ...]
     formula_bubble: float | None
-    samples_per_s: float
-    speedup: float
+    one_rank_s: float
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
     exchange_s: float = 0.0
@@ -141,6 +139,17 @@ class PipelinePlan:
         return max(self.compute_s, self.input_s)
 
     @property
+    def samples_per_s(self) -> float:
+        """Of all replicas while they train: a batch by a step. What tracing, the first step of an
+        epoch, validation and callbacks take is not in it."""
+        return self.batch_size / self.step_s
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as one rank, in the fastest way there."""
+        return self.one_rank_s / self.step_s
+
+    @property
     def bubble(self) -> float:
         """The part of a step that ranks are idle, 0 to 1."""
         return 1 - (1 - self.timeline.bubble) * self.timeline.seconds / self.step_s
@@ -169,6 +178,9 @@ def plan_of(
         overheads: what a step takes beside its layers.
         between: what messages go over from stage to stage; None: as the profile says.
         layouts: how ranks divide the work of stages that the profile is of.
+
+    Returns:
+        With ``one_rank_s`` of a rank that does the same micro-batches.
     """
     cut = partition(wiring, begins)
     alike = replicas * (Mesh.parsed(layouts.inner).size if layouts else 1)
@@ -192,7 +204,7 @@ def plan_of(
         tuple(stages_of(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
         bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)),
-        batch_size / (step + beside), alone / (step + beside),
+        alone,
         Losses(
             max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
         ),
@@ -238,7 +250,7 @@ def costs_of_step(
 
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     """The same plan, of steps that read this."""
-    return _as_long_as(replace(plan, input=read), plan.step_s)
+    return replace(plan, input=read)
 
 
 def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
@@ -246,13 +258,7 @@ def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
     gradients = [(stage.memory.gradients, stage.summed_bytes) for stage in plan.stages]
     rank_of = [stage.rank for stage in plan.stages]
     longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, plan.alike, link)
-    return _as_long_as(replace(plan, exchange_s=longer), plan.step_s)
-
-
-def _as_long_as(plan: PipelinePlan, before_s: float) -> PipelinePlan:
-    """With the rates of a step that took so long before."""
-    slower = before_s / plan.step_s
-    return replace(plan, samples_per_s=plan.samples_per_s * slower, speedup=plan.speedup * slower)
+    return replace(plan, exchange_s=longer)
 
 
 def as_json(plan: PipelinePlan) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Promise:
         batch_size: samples of a global batch.
         step_s: seconds of a step.
         rank_bytes: that the rank that needs most needs for the model.
-        speedup: how many times as fast as one rank.
+        speedup: how many times as fast as one rank, in the fastest way there.
         parts: seconds of a step, as :func:`.terms.parts_of` has them.
         company: which part of the other ranks is at work while one is, in the mean, 0 to 1.
         busy, beside, ranks_key, model_key: that were reckoned with, as of

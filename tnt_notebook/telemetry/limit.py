@@ -21,6 +21,8 @@ from tnt_notebook.telemetry.frame import InputKind
 from tnt_notebook.telemetry.late_rank import last_rank, late_by, others_than
 from tnt_notebook.telemetry.uneven_stages import with_less
 
+#: Ranks that wait for input for so much of a step are limited by it.
+WAITS_FOR_INPUT = 0.15
 #: The part of samples that has to agree; where fewer than `_SURE` do, the sentence says how many.
 _AGREE, _SURE = 0.6, 0.9
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
@@ -285,7 +287,7 @@ def _other(share: str, evidence: Evidence) -> _Said:
     )
 
 
-_INPUT = _Situation(_part("input"), 0.15, _input)
+_INPUT = _Situation(_part("input"), WAITS_FOR_INPUT, _input)
 _LATE = _Situation(_skew, 0.15, _late)
 _SITUATIONS = (
     _Situation(_around, 0.4, _short_steps),

@@ -124,10 +124,8 @@ class Measured:
     Attributes:
         machine: of each rank that takes part, what it runs on: host, processor,
             numbers of cores, load, GPUs, links, why energy is not counted, versions.
-        steps: by ranks and mode, seconds of a step of the plan, without exchange.
-        networks: by ranks, how long an exchange takes: ``algorithm``, ``latency_s``,
-            ``bytes_per_s``.
-        trained_bytes: of the model.
+        plans: by ranks and mode, on the fewest ranks of the first mode, what the plan says, as
+            :func:`tnt_notebook.plan.prediction.as_json` gives it.
         unplanned: why there is no plan of it; "" where there is.
         took_s: the whole study.
         complete: whether it has come to its end.
@@ -136,9 +134,7 @@ class Measured:
     question: Question
     machine: list[dict[str, Any]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    steps: dict[tuple[int, Mode], float] = field(default_factory=dict)
-    networks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    trained_bytes: int = 0
+    plans: dict[tuple[int, Mode], dict[str, Any]] = field(default_factory=dict)
     unplanned: str = ""
     took_s: float = 0.0
     complete: bool = False

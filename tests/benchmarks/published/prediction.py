@@ -3,10 +3,15 @@
 from typing import NamedTuple
 
 from tests.benchmarks.published.systems import Point, System
-from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.allreduce import BUCKET, allreduce, exchange_s
+from tnt_notebook.plan.exchange import exchange_after
 from tnt_notebook.plan.network import Network
 from tnt_notebook.plan.network_file import network_of
-from tnt_notebook.plan.scaling import BUCKET, exchange_s, expected_step_s
+from tnt_notebook.plan.schedule import Action
+from tnt_notebook.plan.simulate import Span, Timeline
+
+#: Of forward and backward the part of backward, behind which an exchange can hide.
+BACKWARD = 2 / 3
 
 
 class Predicted(NamedTuple):
@@ -52,12 +57,16 @@ def _throughput(
     the exchange.
     """
     micro_s = point.samples * sample_s
-    over = allreduce(network, point.devices, 1, BUCKET) if point.devices > 1 else None
-    if hides or over is None:
-        last_s = expected_step_s(micro_s, {}, 1, 1, system.bytes, over)
-    else:
-        last_s = micro_s + exchange_s(system.bytes, over)[0]
-    step_s = (point.steps - 1) * micro_s + last_s
+    step_s = point.steps * micro_s
+    if hides:
+        turns = (1 - BACKWARD) * micro_s
+        spans = Span(0, Action("F", 0, 0), 0.0, turns), Span(0, Action("B", 0, 0), turns, micro_s)
+        last = Timeline("", 1, 1, spans)
+        step_s += exchange_after(
+            last, [0], [(system.bytes, 0)], point.devices, point.devices, network
+        )
+    elif point.devices > 1:
+        step_s += exchange_s(system.bytes, allreduce(network, point.devices, 1, BUCKET))[0]
     return point.devices * point.steps * point.samples / step_s
 
 

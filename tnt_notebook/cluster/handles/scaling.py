@@ -166,23 +166,17 @@ class _Course:
         return run
 
     def _expect(self, group: Sequence[int], run: Run, mode: Mode) -> None:
-        """Asks for what a plan needs to know, once of each number of ranks."""
-        question, found, ranks = self._question, self._found, len(group)
-        if ranks == question.least:
-            turns = [(r, m) for r in question.ranks for m in question.modes]
-            asked = [
-                (r, run.batch * r // question.least if m == "weak" else run.batch) for r, m in turns
-            ]
-            self._tell("planning")
-            plan = self._call(group[:1], Call.EXPECT, question.options, asked)[group[0]]
-            known = {t: s for t, s in zip(turns, plan["steps"], strict=True) if s is not None}
-            found.steps.update(known)
-            found.trained_bytes = plan["trained_bytes"]
-            found.unplanned = plan.get("refused", "")
-        if ranks > 1 and ranks not in found.networks and found.trained_bytes:
-            self._tell(f"measuring how fast {ranks} ranks exchange")
-            answers = self._call(group, Call.STUDY_EXCHANGE, found.trained_bytes)
-            found.networks[ranks] = answers[group[0]]
+        """Asks what was to be expected of such a run."""
+        found = self._found
+        if found.unplanned:
+            return
+        takes = number(len(group), "takes", "take")
+        self._tell(f"planning, and measuring what {ranks_label(group)} {takes} for a step")
+        plan = self._call(group, Call.EXPECT, self._question.options, run.batch)[group[0]]
+        if "refused" in plan:
+            found.unplanned = plan["refused"]
+        else:
+            found.plans[len(group), mode] = plan["plans"][0]
 
     def _end(self, most: Sequence[int]) -> None:
         """Lets go what the study has kept on ranks that live."""

@@ -70,8 +70,7 @@ def figure_of(rows: Sequence[dict[str, Any]], asked: int) -> go.Figure:
 
 
 def _said(row: dict[str, Any]) -> str:
-    speedup = row["speedup"]
-    times = "" if speedup is None else f", {three_digits(speedup)} times one rank"
+    times = f", {three_digits(row['speedup'])} times one rank"
     return (
         f"{plural(row['ranks'], 'rank')}: {rate(row['samples_per_s'])} samples/s{times}<br>"
         f"{row['options'] or 'whole copies'}<br>a step of {short_time(row['step_s'])}"

@@ -44,9 +44,9 @@ def figure_of(rows: Rows, parts: Sequence[tuple[str, dict[str, float]]]) -> go.F
     """
     modes = list(dict.fromkeys(row["mode"] for row in rows))
     of_modes = [[row for row in rows if row["mode"] == mode] for mode in modes]
-    legend = "   ".join(
-        [word("measured", MEASURED), word("planned", PLANNED, "dot"), word("ideal", GREY, "dot")]
-    )
+    planned = any(row["expected_efficiency"] for row in rows)
+    words = [word("planned", PLANNED, "dot")] if planned else []
+    legend = "   ".join([word("measured", MEASURED), *words, word("ideal", GREY, "dot")])
 
     def throughput(figure: go.Figure, row: int) -> None:
         _draw(figure, row, of_modes, "samples_per_s")
@@ -117,6 +117,8 @@ def draw_ideal(
 
 def _draw_planned(figure: go.Figure, rows: Rows, what: str, **place: int) -> None:
     planned = [one[f"expected_{what}"] for one in rows]
+    if not any(planned):
+        return
     figure.add_scatter(
         x=[one["ranks"] for one in rows], y=[v if v is None else short(v) for v in planned],
         name="planned", mode="lines+markers", line={"color": PLANNED, "dash": "dot", "width": 2},

@@ -59,15 +59,6 @@ def shape(plan: PipelinePlan) -> str:
     return copies if parts == 1 else f"{copies}, each layer divided among {parts} ranks"
 
 
-def speedup(rows: Sequence[dict[str, Any]], plan: PipelinePlan) -> tuple[float, str]:
-    """How many times as fast a plan is as one rank, and as what it does: the fastest way on it, or
-    if there is none, the same micro-batches."""
-    one = next((row["samples_per_s"] for row in rows if row["ranks"] == 1), None)
-    if one is None:
-        return plan.speedup, "one rank"
-    return plan.samples_per_s / one, "the fastest way on one rank"
-
-
 def figure_bundle(rows: Sequence[dict[str, Any]], asked: int) -> Bundle:
     """The figure as it stays in a notebook.
 

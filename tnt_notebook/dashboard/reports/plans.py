@@ -105,18 +105,19 @@ class Plans(Sequence[PipelinePlan]):
     def by_ranks(self) -> list[dict[str, Any]]:
         """What to expect of the fastest way on each of some numbers of ranks, with the same batch,
         in order: ``ranks``, ``replicas``, ``stages``, ``options`` as typed, ``step_s``,
-        ``samples_per_s``, ``speedup`` (by the fastest way on one rank; None where there is none),
-        ``limited_by``, and seconds of a step, which add up to it: ``work_s`` on layers, ``wait_s``
-        for other stages, ``exchange_s`` and ``other_s``. Empty where the best way was not looked
-        for, and of plans from a file."""
+        ``samples_per_s``, ``speedup`` (by the fastest way on one rank), ``limited_by``, and seconds
+        of a step, which add up to it: ``layers_s``, ``stages_s`` (until others have done theirs),
+        ``exchange_s``, ``overhead_s`` and ``input_s``. Empty where the best way was not looked for,
+        and of plans from a file."""
         return [dict(row) for row in self._by_ranks]
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row for each way: ``options`` as typed, ``ranks``, ``replicas``, ``stages`` (ranks of a
         pipeline), ``schedule``, ``micro_batches``, ``recompute``, ``batch_size``, ``step_s``,
-        ``samples_per_s``, ``speedup``, ``bubble`` (0 to 1), ``rank_bytes`` (of the rank that needs
-        most), ``limited_by``, and seconds of a step: ``compute_s``, ``bubble_s``, ``imbalance_s``,
-        ``messages_s``, ``exchange_s``, ``overhead_s``, ``input_s``.
+        ``samples_per_s``, ``speedup`` (by the fastest way on one rank), ``bubble`` (0 to 1),
+        ``rank_bytes`` (of the rank that needs most), ``limited_by``, and seconds of a step:
+        ``compute_s``, ``bubble_s``, ``imbalance_s``, ``messages_s``, ``exchange_s``,
+        ``overhead_s``, ``input_s``.
 
         Raises:
             PlanError: pandas is not installed.

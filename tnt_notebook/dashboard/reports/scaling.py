@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.figures.scaling_figure import figure_of
 from tnt_notebook.dashboard.figures.wording import plural, rate
 from tnt_notebook.dashboard.reports.scaling_report import Report, write
-from tnt_notebook.plan.fit_options import FitOptions
-from tnt_notebook.plan.mesh import DATA
-from tnt_notebook.plan.network import Link
-from tnt_notebook.plan.scaling import expected_step_s, ranks_of_a_core
+from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
+from tnt_notebook.telemetry.limit import WAITS_FOR_INPUT
 from tnt_notebook.telemetry.scaling import Measured, Mode, Run, as_json, of_turn, rows_of
 
 #: A step may differ by so much from what was expected before it is worth a word.
@@ -34,22 +32,23 @@ class Scaling:
     Attributes:
         rows: a dict for each number of ranks and mode, see
             :func:`tnt_notebook.telemetry.scaling.rows_of`; and what was expected:
-            ``expected_samples_per_s``, ``expected_efficiency``. What is not known is None.
+            ``expected_samples_per_s``, ``expected_efficiency``: as many times what was measured on
+            the fewest ranks as the plans of both say. What is not known is None.
+        plans: by ranks and mode, on the fewest ranks of the first mode, what ``%tnt_plan`` says of
+            the cell: plans, as ``plan.step_s``; none where the model cannot be planned.
         runs: a dict for each fit, see :class:`tnt_notebook.telemetry.scaling.Run`.
         machine: of each rank what it ran on, a dict.
-        networks: by number of ranks, how long an exchange took: ``latency_s``, ``bytes_per_s``.
         command: what was typed, to be typed again.
         complete: False where it was interrupted, or failed.
     """
 
     def __init__(self, found: Measured, command: str) -> None:
         self.found, self.command, self.complete = found, command, found.complete
-        self.rows = [
-            {**row, **_expected(found, row)} for row in rows_of(found.runs, found.question)
-        ]
+        self.plans = {turn: from_json(plan) for turn, plan in found.plans.items()}
+        rows = rows_of(found.runs, found.question)
+        self.rows = [{**row, **self._expected(row, rows)} for row in rows]
         self.runs: list[dict[str, Any]] = [as_json(run) for run in found.runs]
         self.machine: list[dict[str, Any]] = found.machine
-        self.networks: dict[int, dict[str, Any]] = found.networks
 
     @property
     def figure(self) -> go.Figure:
@@ -86,13 +85,20 @@ class Scaling:
         """What there is to know about the numbers, a sentence each."""
         found, said = self.found, self._about_energy()
         most = found.question.ranks[-1]
-        if (oversubscription := _oversubscription(found, most)) > 1:
-            said.append(f"On {most} ranks {oversubscription:g} of them share a core.")
+        if (sharing := _ranks_of_a_core(found.machine)) > 1:
+            said.append(f"On {most} ranks {sharing:g} of them share a core.")
         if found.unplanned:
+            what = "Not all" if found.plans else "Nothing"
+            said.append(f"{what} was planned: {found.unplanned}")
+        elif plan := self._plan(found.question.least, found.question.modes[0]):
+            took = self._fewest(found.question.modes[0]).step_s / plan.step_s
+            fewest = plural(found.question.least, "rank")
             said.append(
-                "There is no plan of the model, so work is expected to fall as the samples of a "
-                f"rank do: {found.unplanned}"
+                f"On {fewest} a step took {took:.2f} times what its plan says. What was planned "
+                "of more ranks is taken as many times."
             )
+            if exchange := found.question.options.get("exchange"):
+                said.append(f"Plans are of allreduce, and ranks exchanged by {exchange}.")
         if "weak" in found.question.modes:
             said.append(
                 "Weak scaling makes batch_size larger, and not the learning rate or the data: "
@@ -167,6 +173,42 @@ class Scaling:
         as_expected = abs(more) <= WORTH_A_WORD
         return f"{sentence}; {'as planned' if as_expected else 'planned'}: {expected:.0%}."
 
+    def _expected(
+        self, row: dict[str, Any], rows: Sequence[dict[str, Any]]
+    ) -> dict[str, float | None]:
+        """What was to be expected of a row: what was measured on the fewest ranks, as many times as
+        the plans of both say."""
+        ranks, mode, least = row["ranks"], row["mode"], self.found.question.least
+        few, more = self._plan(least, mode), self._plan(ranks, mode)
+        if few is None or more is None:
+            return {"expected_samples_per_s": None, "expected_efficiency": None}
+        base = next(one for one in rows if (one["ranks"], one["mode"]) == (least, mode))
+        times = more.samples_per_s / few.samples_per_s
+        return {
+            "expected_samples_per_s": times * base["samples_per_s"],
+            "expected_efficiency": times * least / ranks,
+        }
+
+    def _plan(self, ranks: int, mode: Mode) -> PipelinePlan | None:
+        """With input where the fewest ranks wait for it, and all of it is made by each: then it
+        comes no sooner on more. Other input is made by more, too."""
+        asked = self.found.question
+        of_fewest = self.plans.get((asked.least, asked.modes[0]))
+        plan = of_fewest if ranks == asked.least else self.plans.get((ranks, mode))
+        if plan is None or of_fewest is None:
+            return None
+        run = self._fewest(mode)
+        waits = run.parts.get("input", 0.0) / (sum(run.parts.values()) or 1.0)
+        if not run.shared_input or waits < WAITS_FOR_INPUT:
+            return plan
+        delivered = (1 - waits) * of_fewest.samples_per_s
+        return with_input(plan, InputPlan("", "every rank reads all", delivered))
+
+    def _fewest(self, mode: Mode) -> Run:
+        """A typical run on the fewest ranks."""
+        asked = self.found.question
+        return _typical(of_turn(self.found.runs, asked.least, mode, asked))
+
     def _parts(self) -> list[tuple[str, dict[str, float]]]:
         """Of each number of ranks and mode, the parts of the step of a typical run."""
         asked, found = self.found.question, []
@@ -191,47 +233,11 @@ def _typical(runs: list[Run]) -> Run:
     return sorted(runs, key=lambda run: run.samples_per_s)[len(runs) // 2]
 
 
-def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
-    """What was to be expected of a row, from the fewest ranks and the plan."""
-    ranks, mode, least = row["ranks"], row["mode"], found.question.least
-    base = _typical(of_turn(found.runs, least, mode, found.question))
-    batches = ranks / least if mode == "weak" else 1.0
-    if ranks == least:
-        rate = row["samples_per_s"]
-    else:
-        samples = batches * least / ranks  # of a rank
-        then, now = found.steps.get((least, mode)), found.steps.get((ranks, mode))
-        mesh = FitOptions.of(found.question.options).mesh_of(ranks)
-        stages = 1 if mesh is None else mesh.size // mesh.along(DATA)  # ranks that share a replica
-        network = found.networks.get(ranks) if ranks > stages else None
-        step = expected_step_s(
-            base.step_s, base.parts,
-            # Faster than the samples it falls by noise alone.
-            work=max(now / then, samples) if then and now else samples,
-            input=batches if base.shared_input else samples,
-            bytes=found.trained_bytes // stages,
-            network=_link(network),
-            oversubscription=_oversubscription(found, ranks) / _oversubscription(found, least),
-        )  # fmt: skip
-        # What the base waited for the last rank is not in a step on more: no plan is above ideal.
-        rate = min(base.batch * batches / step, base.samples_per_s * ranks / least)
-    base_rate = base.samples_per_s if ranks != least else rate
-    return {
-        "expected_samples_per_s": rate,
-        "expected_efficiency": rate / base_rate * least / ranks,
-    }
-
-
-def _link(network: dict[str, Any] | None) -> Link | None:
-    """An exchange as it was measured, where it was; of a rate that cannot be seen, any."""
-    if network is None:
-        return None
-    return Link(network["latency_s"], network["bytes_per_s"] or math.inf)
-
-
-def _oversubscription(found: Measured, ranks: int) -> float:
-    """How many ranks share a core, where they compute on cores."""
-    own = found.machine[:ranks]
-    if any(one["gpus"] for one in own):
-        return 1.0
-    return ranks_of_a_core([one["host"] for one in own], [one["cores"] for one in own])
+def _ranks_of_a_core(machine: Sequence[dict[str, Any]]) -> float:
+    """How many ranks share a core on the host where most do, if they compute on cores; at least
+    1."""
+    most = 1.0
+    for host in {one["host"] for one in machine if not one["gpus"]}:
+        own = [set(one["cores"]) for one in machine if one["host"] == host]
+        most = max(most, sum(map(len, own)) / len(set().union(*own)))
+    return most

@@ -95,10 +95,10 @@ _ABOUT = (
     "Rounds are interleaved: each has every number of ranks, so that a machine whose speed changes "
     "does so for all. An efficiency is the median of the ratios within rounds; in brackets, and as "
     "bars in the figure, stand the lowest and the highest.",
-    "What was planned follows from the step on the fewest ranks: work changes as the plan of the "
-    "model says for fewer samples a rank, and for ranks that share a core; an exchange takes what "
-    "was measured among the ranks, less what backward hides of it; the rest stays. That ranks take "
-    "memory bandwidth from each other is not in it.",
+    "What was planned starts from the rate that was measured on the fewest ranks. How it changes "
+    "is what plans say, as %tnt_plan makes them, for each number of ranks: of the layers, with the "
+    "samples of a rank and while all ranks compute, of what a step takes beside them, and of "
+    "exchanges; all of it was measured on as many ranks.",
 )
 
 

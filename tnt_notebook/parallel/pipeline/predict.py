@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -21,8 +22,8 @@ from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.pipeline.cut import begins_said, best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
-from tnt_notebook.plan.best import Best, Way
-from tnt_notebook.plan.by_ranks import numbers_of_ranks, row_of, with_speedup
+from tnt_notebook.plan.best import Best, Way, ways
+from tnt_notebook.plan.by_ranks import numbers_of_ranks, row_of
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
@@ -65,6 +66,7 @@ class Planner:
         self._mesh, self._graph = mesh, surveyed(model)
         self._profiled: set[int] = set()  # numbers of samples
         self._outlook = functools.cache(self.outlook)  # one knows what it has looked at
+        self._known_on_one = functools.cache(self._ways_on_one)
         self._profile_of = functools.cache(
             lambda rows, on: profile_of_rank(
                 model, self._graph, rows, on, layouts, link, report, together=True
@@ -83,7 +85,7 @@ class Planner:
         )
 
         rows = pipeline.rows_of(self._batch_size, replicas)
-        on = mesh or Mesh(**{DATA: replicas})
+        on = mesh or Mesh(data=1)
 
         def profiled() -> Profile:
             profile, _ = self._profile_of(rows, on)
@@ -98,7 +100,8 @@ class Planner:
             wiring, profiled(), names, schedule, begins, self._batch_size, replicas,
             self._overheads, lambda maker, user: self._link or ASSUMED, layouts,
         )  # fmt: skip
-        return plan if self._link is None else with_exchange(plan, self._link)
+        plan = plan if self._link is None else with_exchange(plan, self._link)
+        return self._beside_one(plan)
 
     def best(
         self, ranks: int, link: Link | Network | None, limit_bytes: float
@@ -106,7 +109,7 @@ class Planner:
         """The best ways on so many ranks, and what to expect of each; see :meth:`outlook`."""
         outlook = self._outlook(link, limit_bytes, self.meshes(ranks))
         found = outlook.best(ranks)
-        return found, [outlook.plan(way) for way, _ in found.found]
+        return found, [self._beside_one(outlook.plan(way)) for way, _ in found.found]
 
     def by_ranks(
         self, best: PipelinePlan, link: Link | Network | None, limit_bytes: float
@@ -127,8 +130,8 @@ class Planner:
                 plans.append(best)
                 continue
             found = outlook.best(ranks, 1, self._is_measured).found
-            plans += [outlook.plan(way) for way, _ in found]
-        return with_speedup([row_of(plan) for plan in plans])
+            plans += [self._beside_one(outlook.plan(way)) for way, _ in found]
+        return [row_of(plan) for plan in plans]
 
     def meshes(self, ranks: int) -> tuple[str, ...]:
         """Along which axes so many ranks could divide the work inside of layers."""
@@ -161,6 +164,17 @@ class Planner:
             self._overheads, limit_bytes, check,
             lambda made: begins_said(self._graph, Pipeline(made.ranks), made), on_mesh, meshes,
         )  # fmt: skip
+
+    def _beside_one(self, plan: PipelinePlan) -> PipelinePlan:
+        """The same plan, beside the fastest way on one rank. Nothing is measured for that: where no
+        other is known, it does the same micro-batches."""
+        among = self._known_on_one() or [Way(1, micro_batches=plan.replicas * plan.micro_batches)]
+        judge = self._outlook().judge
+        return replace(plan, one_rank_s=min(judge(way).step_s for way in among))
+
+    def _ways_on_one(self) -> list[Way]:
+        every = ways(1, self._batch_size, len(self._graph.calls))
+        return [w for w in every if self._is_measured(-(-self._batch_size // w.micro_batches))]
 
     def _profile_alone(self, rows: int) -> Profile:
         """Of a rank that does all of the work of so many samples."""

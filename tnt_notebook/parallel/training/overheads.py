@@ -105,11 +105,12 @@ def key_of_machines(over: World) -> str:
 def _steps(over: World, call: Call) -> tuple[float, float, float]:
     """Seconds of a step, of an action, and of a message."""
     stages = next((n for n in range(2, over.size + 1) if over.size % n == 0), 1)
-    few, many = ([_pipeline(n, m) for n in (1, stages)] for m in (_FEW, _MANY))
+    few, many = ([_pipeline(n, m) for n in sorted({1, stages})] for m in (_FEW, _MANY))
     model = _nothing(max(stages, 2))
     fits = [_fit(over, call, model, way) for way in (None, *few, *many)]
     times = [[fit() for fit in fits] for _ in range(_ROUNDS + 1)][1:]  # the first ones trace
-    step, few_alone, few_apart, alone, apart = map(median, zip(*times, strict=True))
+    step, *parts = map(median, zip(*times, strict=True))
+    few_alone, few_apart, alone, apart = parts[0], parts[len(few) - 1], parts[len(few)], parts[-1]
     action = max(0.0, alone - few_alone) / (_MANY - _FEW) / 2
     waits = max(0.0, (apart - few_apart) / (_MANY - _FEW) - 2 * action)
     return step, action, waits * stages / (2 * (stages - 1)) if stages > 1 else 0.0
@@ -139,7 +140,8 @@ def _fit(
 ) -> Callable[[], float]:
     """What fits it, and gives seconds of the median step, on rank 0."""
     frames: list[Any] = []
-    session = Session(over, FitOptions(pipeline=pipeline), frames.append, quiet=True)
+    options = FitOptions(pipeline=pipeline)
+    session = Session(over, options, frames.append, quiet=True, can_be_ended=False)
     batch = over.size * _MANY
     x = np.zeros((_STEPS * batch, 1), "float32")
 

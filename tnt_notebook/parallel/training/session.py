@@ -59,6 +59,7 @@ class Session:
         fit_as: what to change about each fit.
         division: what a distribution of Keras says, during a call for which one is set.
         planned: of models that have been planned for by now, the session in which they are trained.
+        can_be_ended: whether a person's request to end a fit is for those in here, too.
     """
 
     over: World
@@ -76,6 +77,7 @@ class Session:
     fit_as: FitAs = field(default_factory=FitAs)
     division: Division | None = None
     planned: MutableMapping[keras.Model, Session] = field(default_factory=weakref.WeakKeyDictionary)
+    can_be_ended: bool = True
 
     def __post_init__(self) -> None:
         self.exchange = exchange_of(self.options.exchange, self.options.bucket_mb)
@@ -235,7 +237,7 @@ class Session:
 
     def _wants(self, phase: str) -> Votes:
         sample = keep = leave = diverged = False
-        end = stop.end.is_set()
+        end = self.can_be_ended and stop.end.is_set()
         if self.progress is not None and phase == self.progress.phase:  # not validation of a fit
             sample = self.progress.wants_a_sample()
             diverged = self.progress.wants_to_stop
