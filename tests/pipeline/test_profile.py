@@ -12,10 +12,10 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
-from tnt_notebook.parallel.layer_graph.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.graph import trained_values, wiring_of
 from tnt_notebook.parallel.layer_graph.profile import is_measured, profile_of, slots_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layer_graph.timing import sample
+from tnt_notebook.parallel.layer_graph.timing import measure, measure_together, sample
 from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.plan import measurements
@@ -164,6 +164,22 @@ def test_own_layers_may_have_changed_and_are_measured_again(ranks):
     assert again == 1
 
 
+def of_convolutions():
+    shape = keras.Input((24, 24, 32))
+    model = keras.Sequential([shape, *(layers.Conv2D(64, 3, padding="same") for _ in range(3))])
+    graph = surveyed(model)
+    learning = trained_values(graph)
+    alone = [measure(call, graph, learning, 8) for call in graph.calls]
+    return measure_together(graph, learning, 8), alone
+
+
+def test_all_layers_together_are_not_left_out(ranks):
+    # TensorFlow leaves out of a function what nobody wants: that would take next to nothing.
+    ((together, alone),) = ranks.run(1, of_convolutions)
+    assert together.forward > 0.4 * sum(one.forward for one in alone)
+    assert together.inputs > 0.4 * sum(one.inputs + one.weights for one in alone)
+
+
 def test_entries_that_are_none_are_passed_over(cache):
     good = Measured(1.0, 2.0, 3.0, 4.0, ("x0",))
     measurements.save({"good": good})
@@ -171,7 +187,7 @@ def test_entries_that_are_none_are_passed_over(cache):
     table["entries"] |= {"short": [1], "negative": [-1, 0, 0, 0, []], "text": ["1", 0, 0, 0, []]}
     cache.write_text(json.dumps(table))
     assert measurements.load() == {"good": good}
-    for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 1, "entries": 3}', ""):
+    for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 2, "entries": 3}', ""):
         cache.write_text(broken)
         assert measurements.load() == {}
 

@@ -28,7 +28,7 @@ MOST_ENTRIES = 4096
 #: Fits by plan that are kept of the same ranks.
 MOST_FITS = 64
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

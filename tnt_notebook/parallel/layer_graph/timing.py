@@ -46,9 +46,10 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     return Measured(there, max(_LEAST_S, both - there), 0.0, 0.0, ())
 
 
-def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[str], None]:
+def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[str], Any]:
     """What runs all calls of a graph once, as in a step: of ``"F"`` forward, of ``"FB"`` backward,
-    too, in one function that gives nothing back. Traced when it is first called."""
+    too, in one function. It gives back what a step wants, outputs and gradients: TensorFlow leaves
+    out of a function what nobody wants. Traced when it is first called."""
     takes = [*graph.inputs]
     weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
 
@@ -69,14 +70,16 @@ def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[s
     samples = [sample(graph.spec(n), rows, n in graph.sparse) for n in takes]
 
     @tf.function(autograph=False)
-    def function(kinds: str, *given: tf.Tensor) -> tf.Tensor:
+    def function(kinds: str, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
+        wanted: list[tf.Tensor] = []
         for kind, part in parts.items():
             if kind in kinds and part.gives:
                 results = part.function(*(pool[name] for name in part.takes))
-                pool.update(_with_slopes(dict(zip(part.gives, results, strict=True))))
-        with tf.control_dependencies(pool.values()):
-            return tf.zeros(())
+                named = dict(zip(part.gives, results, strict=True))
+                wanted += [one for name, one in named.items() if kind != "F" or _is_y(name)]
+                pool.update(_with_slopes(named))
+        return wanted
 
     return lambda kinds: function(kinds, *samples)
 
