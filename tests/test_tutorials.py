@@ -33,6 +33,15 @@ NUMBER = r"(?<![\w.])(\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)"
 UNIT = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 MEASURE = re.compile(rf"(?:{NUMBER}|\b({'|'.join(WORDS)})\b)\s*({UNIT})s?(?![\w/])")
 
+#: How far plans were off, as the guide has it.
+OFF = re.search(
+    r"the median error is (\d+) %, .*?the largest error is (\d+) %.*"
+    r"points of \d+ systems: mean error ([\d.]+) %",
+    (Path(__file__).parents[1] / "docs/measured/plan.md").read_text(),
+    re.DOTALL,
+)
+assert OFF
+
 #: What is neither shown nor typed, by tutorial and text: how it follows from what the prose names.
 FOLLOWS = {
     ("06", "346 KB"): 88_522 * 4 / 2**10,  # weights of four bytes
@@ -46,6 +55,10 @@ FOLLOWS = {
     ("11", "0.7 GB/s"): 16 * 400 * 110e3 / 1e9,
     ("14", "0.15 GB"): 160 * 240 * 240 * 4 * 4 / 1e9,
     ("14", "0.02 GB"): 5.6e6 * 4 / 1e9,  # weights of that network
+    ("15", "49 times"): (224 / 32) ** 2,  # pixels
+    ("15", "14%"): float(OFF[1]),
+    ("15", "62%"): float(OFF[2]),
+    ("15", "10.1%"): float(OFF[3]),
 }
 
 
@@ -165,6 +178,19 @@ COMPARED = [
      lambda share: share < 10),
     ("12", "that is a sixth", r"exchange: (\d+) kB, with LoRA (\d+) kB",
      lambda before, after: 5.5 < before / after < 6.5),
+    ("15", "few ranks do best with small batches, many with large ones",
+     r"hours of all ranks 1 ([\d.]+)\* ([\d.]+) .* 4,096 ([\d.]+) ([\d.]+)",
+     lambda small, large, small_of_many, large_of_many: (
+         small < large and small_of_many > large_of_many)),
+    ("15", "4,096 ranks are hardly faster than 1,024",
+     r"hours of all ranks .* 1,024 ([\d.]+)\*? .* 4,096 ([\d.]+)",
+     lambda few, many: many > 0.8 * few),
+    ("15", "the ring is faster for large gradients even on thousands of ranks",
+     r"25 million weights on p2-8xlarge:.* halving is faster than the ring from ([\d,]+) ranks",
+     lambda crossing: crossing > 4000),
+    ("15", "takes much longer than the allreduce on many",
+     r"65,536 ([\d.]+) [\d.]+ [\d.]+ ([\d,.]+) [\d.]+ p2-8xlarge",
+     lambda allreduce, qsgd: qsgd > 10 * allreduce),
 ]  # fmt: skip
 
 

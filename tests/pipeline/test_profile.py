@@ -187,7 +187,7 @@ def test_entries_that_are_none_are_passed_over(cache):
     table["entries"] |= {"short": [1], "negative": [-1, 0, 0, 0, []], "text": ["1", 0, 0, 0, []]}
     cache.write_text(json.dumps(table))
     assert measurements.load() == {"good": good}
-    for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 1, "entries": 3}', ""):
+    for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 2, "entries": 3}', ""):
         cache.write_text(broken)
         assert measurements.load() == {}
 

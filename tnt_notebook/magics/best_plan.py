@@ -57,7 +57,9 @@ def run(
             "Leave ranks out in the last level of its file if it has any number of them."
         )
     status = StatusLine()
-    overheads, record = measured_overheads(cluster, status, name, batch_size)
+    # Ranks that are there have as many samples as those that are planned for.
+    like_it = -(-batch_size * cluster.ranks // ranks)
+    overheads, record = measured_overheads(cluster, status, name, like_it)
     link = measured_link(cluster, status) if network is None else None
     if network is not None:  # fits on these ranks do not try such plans
         overheads["ranks_key"] = record = ""

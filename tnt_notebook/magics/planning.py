@@ -24,10 +24,12 @@ def asked(cluster: Cluster, status: StatusLine, call: Call, *arguments: Any) -> 
     """
     begun = time.monotonic()
     answer = cluster.ask(call, *arguments, on_data=shown_on(status), report=status.update)
-    _raise_refusal(answer)
+    _raise_refusal(answer, status)
     if answer["measured"]:
         took = plural(max(1, round(time.monotonic() - begun)), "second")
         status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
+    else:
+        status.withdraw()
     return answer
 
 
@@ -64,11 +66,12 @@ def measured_overheads(
         Call.MEASURE_OVERHEADS, name, batch_size, on_data=shown_on(status), report=status.update
     )
     answer = answers[min(answers)]
-    _raise_refusal(answer)
+    _raise_refusal(answer, status)
     return answer["overheads"], answer["record"]
 
 
-def _raise_refusal(answer: dict[str, Any]) -> None:
+def _raise_refusal(answer: dict[str, Any], status: StatusLine) -> None:
     """Raises what a rank has said that is in the way of a plan, if it has."""
     if "refused" in answer:
+        status.withdraw()  # of what it says nothing is done any more
         raise getattr(errors, answer["kind"])(answer["refused"])

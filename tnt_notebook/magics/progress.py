@@ -52,3 +52,8 @@ class StatusLine:
             print(line)
         else:
             self._place.update({"text/plain": line}, raw=True)
+
+    def withdraw(self) -> None:
+        """Nothing is under way any more, and there is nothing to say of it."""
+        if self._place is not None:
+            self._place.update({"text/plain": ""}, raw=True)

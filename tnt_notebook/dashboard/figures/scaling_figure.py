@@ -93,7 +93,7 @@ def lay_out_ranks(figure: go.Figure, ranks: Sequence[int], **place: int) -> None
     """Gives a plot an axis of numbers of ranks, in order."""
     span = [math.log10(ranks[0] / _ROOM), math.log10(ranks[-1] * _ROOM)]
     figure.update_xaxes(
-        type="log", tickvals=ranks, ticktext=[str(n) for n in ranks], range=span, tickangle=0,
+        type="log", tickvals=ranks, ticktext=[f"{n:,}" for n in ranks], range=span, tickangle=0,
         **place,
     )  # fmt: skip
 
@@ -172,4 +172,5 @@ def ticks_between(least: float, most: float) -> dict[str, Any]:
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     ticks = [tick for tick in ticks if least <= tick <= most]
     span = [math.log10(least), math.log10(most)]
-    return {"range": span, "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
+    words = [f"{tick:,.0f}" if tick >= 1000 else f"{tick:.6g}" for tick in ticks]
+    return {"range": span, "tickvals": ticks, "ticktext": words}

@@ -49,9 +49,9 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
 def whole_run(
     graph: Graph, learning: Collection[int], rows: int
 ) -> Callable[[str], list[tf.Tensor]]:
-    """What runs all calls of a graph once, as in a step, in one function: of ``"F"`` forward, which
-    gives outputs and what backward needs, of ``"FB"`` backward, too, which gives the gradients of
-    weights for a gradient of ones. Traced when it is first called."""
+    """What runs all calls of a graph once, as in a step: of ``"F"`` forward, of ``"FB"`` backward,
+    too, in one function. It gives back what a step wants, outputs and gradients: TensorFlow leaves
+    out of a function what nobody wants. Traced when it is first called."""
     takes = [*graph.inputs]
     weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
 
@@ -74,12 +74,14 @@ def whole_run(
     @tf.function(autograph=False)
     def function(kinds: str, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
-        results: list[tf.Tensor] = []
+        wanted: list[tf.Tensor] = []
         for kind, part in parts.items():
             if kind in kinds and part.gives:
                 results = part.function(*(pool[name] for name in part.takes))
-                pool.update(_with_slopes(dict(zip(part.gives, results, strict=True))))
-        return results  # TensorFlow computes nothing that nobody gets
+                named = dict(zip(part.gives, results, strict=True))
+                wanted += [one for name, one in named.items() if kind != "F" or _is_y(name)]
+                pool.update(_with_slopes(named))
+        return wanted
 
     return lambda kinds: function(kinds, *samples)
 

@@ -28,6 +28,6 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
     if whole and parts > 1:
         raise ModelError(
             f"BatchNormalization {whole[0]!r} is synchronized: it needs all of a batch, and in a "
-            f"pipeline a batch comes to it in {parts} parts, one after the other. Make it without "
+            "pipeline a batch comes to it in parts, one after the other. Make it without "
             "synchronized=True, to normalise micro-batches, or use layer or group normalization."
         )
