@@ -18,13 +18,15 @@ class Variable(NamedTuple):
     Attributes:
         elements, bytes: its numbers, and their bytes.
         trained: whether it is.
-        summed: the part of its gradient, 0 to 1, that ranks add up which divide the work inside of
-            its layer; the rest replicas alone do.
+        part: of it that a rank has, 0 to 1, where ranks divide the work inside of its layer.
+        summed: the part of its gradient, 0 to 1, that these ranks add up; the rest replicas alone
+            do.
     """
 
     elements: int
     bytes: int
     trained: bool = True
+    part: float = 1.0
     summed: float = 0.0
 
 
@@ -68,9 +70,10 @@ class Profile:
         return v.bytes + round(self.slots * v.bytes * v.trained)
 
     def trained(self, calls: Iterable[int]) -> tuple[int, int]:
-        """How many weights of some calls are trained, and how many numbers are in them."""
+        """How many weights of some calls a rank trains, and how many numbers of them."""
         used = {v for call in calls for v in self.uses[call] if self.variables[v].trained}
-        return len(used), sum(self.variables[v].elements for v in used)
+        numbers = [self.variables[v].elements * self.variables[v].part for v in used]
+        return len(used), round(sum(numbers))
 
     def gradient_bytes(self, variable: int) -> int:
         """Its gradient."""
@@ -118,6 +121,7 @@ def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
         variables=[
             v._replace(
                 bytes=round(v.bytes * weight_parts.get(number, 1.0)),
+                part=weight_parts.get(number, 1.0),
                 summed=min(1.0, summed.get(number, 0.0)),
             )
             for number, v in enumerate(profile.variables)

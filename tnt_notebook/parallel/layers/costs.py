@@ -255,10 +255,13 @@ class Estimate:
     def _copy(self, value: int, layout: Layout, input_layout: InputLayout) -> tuple[float, int]:
         steps = self.traffic(value, layout, input_layout)
         is_copy = input_layout.axes != layout.axes or any(step.forward for step in steps)
-        kept = 0
-        if is_copy and self._is_held(value):
-            kept = self.bytes(value, input_layout.axes, dict(input_layout.rows))
-        return self.seconds(steps, value), kept
+        seconds = self.seconds(steps, value)
+        if not is_copy:
+            return seconds, 0
+        copied = self.bytes(value, input_layout.axes, dict(input_layout.rows))
+        back = value in self._learning
+        seconds += 2 * (1 + back) * copied / self.costs.memory  # read and written
+        return seconds, copied if self._is_held(value) else 0
 
     def _weights(self, layer_call: LayerCall, ways: Ways) -> tuple[float, int, int]:
         """Seconds in which gradients are added up; bytes in all, and of those gradients that ranks
