@@ -63,9 +63,10 @@ def needed(program: Program, estimate: Estimate) -> tuple[float, int]:
 
 def test_where_memory_is_short_weights_are_cut():
     """Of replicas in space each has all weights; by columns and rows a part."""
-    model = keras.Sequential([keras.Input((8, 8, 2)), L.Conv2D(16, 1), L.Conv2D(4, 1)])
+    convolutions = [L.Conv2D(filters, 1) for filters in (16, 16, 16, 4)]
+    model = keras.Sequential([keras.Input((8, 8, 2)), *convolutions])
     graph, mesh = surveyed(model), Mesh(model=2)
-    costs = Costs(flops=1e8, memory=1e12, link=Link(1e-7, 1e12), slots=1000.0)
+    costs = Costs(flops=1e8, link=Link(1e-7, 1e12), slots=1000.0)
     free = chosen(graph, mesh, 8, costs)
     size = needed(free, Estimate(graph, mesh, 8, costs))[1]
     tight = chosen(graph, mesh, 8, costs, memory=0.8 * size)

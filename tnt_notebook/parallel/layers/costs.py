@@ -1,8 +1,8 @@
 """What layouts cost: seconds of a training step, and bytes of a rank.
 
 Seconds are those that layers take, measured where that is known, and what is exchanged between and
-within them: each direction of a conversion takes the latency of the network and its bytes by the
-bandwidth. Bytes are those of weights, gradients and what the optimizer keeps; and of values that
+within them: each direction of a conversion takes the latency of the network, its bytes by the
+bandwidth, and reading and writing the copy that it makes. Bytes are those of weights, gradients and what the optimizer keeps; and of values that
 backward needs, once for each layout in which they are taken.
 """
 
@@ -155,7 +155,9 @@ class Estimate:
         converting = 0.0
         activations = math.ceil(self.costs.inner.get(number, 0) / divided)
         if inside := self.inside(layer_call, ways):
-            converting += self.seconds(inside, layer_call.call.gives[0])
+            value = layer_call.call.gives[0]
+            summed = self.bytes(value, layout_of(ways, 0).axes)
+            converting += self.seconds(inside, value) + 2 * summed / self.costs.memory
         for place, value in enumerate(layer_call.call.gives):
             made = layout_of(ways, place)
             if value in self.asked:
