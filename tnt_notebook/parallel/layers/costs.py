@@ -2,8 +2,9 @@
 
 Seconds are those that layers take, measured where that is known, and what is exchanged between and
 within them: each direction of a conversion takes the latency of the network, its bytes by the
-bandwidth, and reading and writing the copy that it makes. Bytes are those of weights, gradients and what the optimizer keeps; and of values that
-backward needs, once for each layout in which they are taken.
+bandwidth, and reading and writing the copy that it makes. Bytes are those of weights, gradients and
+what the optimizer keeps; and of values that backward needs, once for each layout in which they are
+taken.
 """
 
 from __future__ import annotations
