@@ -12,7 +12,7 @@ from tnt_notebook.errors import MemoryLimitError, ModelError, NetworkError
 from tnt_notebook.magics.planning import asked, measured_link, measured_overheads
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, below, bundle
-from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.best import MOST_DIVIDED, Way
 from tnt_notebook.plan.network import Level, Network, as_json
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
 from tnt_notebook.plan.quantities import rate_text
@@ -120,7 +120,7 @@ def best_bundle(
     told = [
         f"{plural(there_are, 'way')} to train it on {plural(ranks, 'rank')}: replicas of "
         "pipelines with each schedule, 1, 2, 4, ... micro-batches, with and without "
-        f"recomputation; {_meshes(answer['meshes'])}"
+        f"recomputation; {_meshes(answer['meshes'], ranks)}"
         f"{memory if too_large else ''}{there_are - refused - len(plans)} are slower. "
         "Meshes with several such axes were not tried: %tnt_plan --mesh plans one."
     ]
@@ -131,11 +131,12 @@ def best_bundle(
     return bundle(Bold(headline), *over, table, "\n".join(told))
 
 
-def _meshes(meshes: Sequence[str]) -> str:
+def _meshes(meshes: Sequence[str], ranks: int) -> str:
     """Which meshes were tried; empty: no layer could be divided."""
     if not meshes:
         return ""
-    return f"and 1f1b with layers divided along {', '.join(meshes)}; "
+    what = "whole copies and 1f1b" if ranks <= MOST_DIVIDED else "whole copies"
+    return f"and {what} with layers divided along {', '.join(meshes)}; "
 
 
 def network_line(network: Network) -> str:

@@ -111,6 +111,8 @@ class Best:
 
 
 _USUAL = "1f1b"
+#: Ranks at most among which stages are divided: there are too many such ways of more.
+MOST_DIVIDED = 8
 
 #: Micro-batches of a stage, at most: then a pipeline that fills and empties takes a ninth longer.
 _PARTS = 8
@@ -124,14 +126,15 @@ def ways(ranks: int, batch_size: int, calls: int, meshes: Sequence[str] = ()) ->
 
     Args:
         meshes: along which the work inside of layers can be divided, as of :class:`Way`; those of
-            too many ranks are left out. With one of them there are pipelines of the usual order of
-            work alone, without recomputation.
+            too many ranks are left out. With one of them there are pipelines of few ranks alone, of
+            the usual order of work, without recomputation.
     """
     yield from _undivided(ranks, batch_size, calls)
     for mesh in meshes:
         rest, left = divmod(ranks, Mesh.parsed(mesh).size)
         for way in _undivided(rest, batch_size, calls) if rest and not left else ():
-            if not way.recompute and way.schedule == _USUAL and way.micro_batches % way.stages == 0:
+            usual = not way.recompute and way.schedule == _USUAL
+            if usual and (way.stages == 1 or ranks <= MOST_DIVIDED):
                 yield replace(way, mesh=mesh)
 
 

@@ -54,6 +54,7 @@ def foreseen(
     report: Report | None = None,
     measured: Sequence[Measured] | None = None,
     graph: Graph | None = None,
+    known: dict[str, Program] | None = None,
 ) -> MeshPlan:
     """Chooses layouts as a fit does, with the times of layers on this rank.
 
@@ -66,6 +67,8 @@ def foreseen(
         report: called with how many layers of how many have been measured.
         measured: of each call, with a replica's samples; None: it is measured here.
         graph: of the model, where that is known.
+        known: by inner axes, the layouts that were chosen for another number of samples, and are
+            taken for this one, too; gets those that are chosen here. None: they are chosen.
 
     Raises:
         ModelError: the model has no graph of layers, or a layer is stateful.
@@ -78,7 +81,10 @@ def foreseen(
         measured = measured_of(model, graph, samples, report, together=True)
     costs = costs_of(model, graph, measured, link[0] if link else None)
     memory = math.inf if memory_limit is None else memory_limit
-    program = chosen(graph, mesh, samples, costs, layouts, memory)
+    known = {} if known is None else known
+    if mesh.inner_text not in known:
+        known[mesh.inner_text] = chosen(graph, mesh, samples, costs, layouts, memory)
+    program = known[mesh.inner_text]
     estimate = Estimate(graph, mesh, samples, costs)
     begin, *of_calls, end = spent_on(program, estimate, input_layouts(program))
     made, conversions = planned_conversions(program, estimate)

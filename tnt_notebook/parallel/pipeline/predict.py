@@ -19,6 +19,7 @@ from tnt_notebook.parallel.layer_graph.profile import (
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.foresight import foreseen, meshes_of
 from tnt_notebook.parallel.layers.layout_map import Wanted
+from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.pipeline.cut import begins_said, best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
@@ -65,6 +66,7 @@ class Planner:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
         self._profiled: set[int] = set()  # numbers of samples
+        self._programs: dict[str, Program] = {}  # of meshes that were looked at
         self._outlook = functools.cache(self.outlook)  # one knows what it has looked at
         self._known_on_one = functools.cache(self._ways_on_one)
         self._profile_of = functools.cache(
@@ -189,8 +191,9 @@ class Planner:
         on = Mesh(data=1, **dict(Mesh.parsed(mesh).axes))
         over = message(link, 0, on.size - 1) if isinstance(link, Network) else link
         profile, found = profile_of_rank(
-            self._model, self._graph, rows, on, link=over and (over, on.size), together=True
-        )
+            self._model, self._graph, rows, on, link=over and (over, on.size), together=True,
+            known=self._programs,
+        )  # fmt: skip
         self._profiled.add(rows)
         if found is None or len(found.whole) == len(found.layers):
             raise ModelError(f"All ranks would do the same on the mesh {mesh}.")
@@ -211,18 +214,21 @@ def profile_of_rank(
     link: tuple[Link, int] | None = None,
     report: Report | None = None,
     together: bool = False,
+    known: dict[str, Program] | None = None,
 ) -> tuple[Profile, MeshPlan | None]:
     """What the calls of a model take of a rank that has its part of them, for a micro-batch of so
     many samples; and how they are divided, where the mesh divides their work. Measures.
 
     Args:
         together: see :func:`~tnt_notebook.parallel.layer_graph.profile.profile_of`.
+        known: see :func:`~tnt_notebook.parallel.layers.foresight.foreseen`.
     """
     measured = measured_of(model, graph, rows, report, together)
     profile = profile_from(model, graph, rows, measured)
     if not mesh.is_divided:
         return profile, None
     found = foreseen(
-        model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured, graph=graph
-    )
+        model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured, graph=graph,
+        known=known,
+    )  # fmt: skip
     return divided(profile, found.layers), found
