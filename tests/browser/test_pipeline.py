@@ -43,6 +43,7 @@ print(json.dumps({**measured, "state": fit.state, "epochs": len(fit.history["los
 EPOCHS = '%%tnt\nprint("epochs:", len(history.epoch))'
 
 
+@pytest.mark.timeout(400)
 def test_table_and_timeline_of_a_plan(lab: Lab, open_notebook: Open, two_ranks: str) -> None:
     lab.write("plan.ipynb", [ATTACH.format(ranks=two_ranks), MODEL, PLAN, COMPARE, DETACH])
     notebook = open_notebook("plan.ipynb")
