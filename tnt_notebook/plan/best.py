@@ -50,6 +50,10 @@ class Way:
         """How many ranks work on the same stage at the same time."""
         return self.replicas * self.parts
 
+    def rows_of(self, batch_size: int) -> int:
+        """Samples of the largest micro-batch."""
+        return -(-batch_size // (self.replicas * self.micro_batches))
+
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``tnt_notebook.Pipeline``."""

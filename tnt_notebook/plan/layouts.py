@@ -106,6 +106,12 @@ class MeshPlan:
         return Mesh.parsed(self.mesh).inner_text
 
     @property
+    def parts(self) -> int:
+        """How many ranks divide the work inside of layers."""
+        mesh = Mesh.parsed(self.mesh)
+        return mesh.along_all(mesh.inner)
+
+    @property
     def work_s(self) -> float:
         """Seconds of a step in which ranks compute."""
         return sum(layer.work_s for layer in self.layers)

@@ -81,13 +81,16 @@ class Outlook:
             of_rows: which samples of a micro-batch there may be.
         """
         every = ways(ranks, self._batch_size, len(self._wiring.calls), self._meshes)
-        among = (way for way in every if of_rows(self._rows(way)))
+        among = (way for way in every if of_rows(way.rows_of(self._batch_size)))
         bounds = self.least_s, self.least_cut_s
         return best(among, bounds, self.judge, self._limit, count, self._checked)
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        profile, family = self._profile(self._rows(way), way.recompute), FAMILIES[way.schedule]
+        profile, family = (
+            self._profile(way.rows_of(self._batch_size), way.recompute),
+            FAMILIES[way.schedule],
+        )
         overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
@@ -159,7 +162,7 @@ class Outlook:
             per_rank = schedule.stages // schedule.ranks
             loads = self._loads(*self._kind(way), self._slowest(way))
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
-        layouts = self._divided(self._rows(way), way.mesh)[1] if way.mesh else None
+        layouts = self._divided(way.rows_of(self._batch_size), way.mesh)[1] if way.mesh else None
         return self._profile(*self._kind(way)), layouts, begins
 
     def _splits(self, way: Way) -> bool:
@@ -181,13 +184,9 @@ class Outlook:
             return self._link if isinstance(self._link, Link) else None
         return slowest_neighbours(self._link, way.stages, way.replicas, way.parts)
 
-    def _rows(self, way: Way) -> int:
-        """Samples of the largest micro-batch."""
-        return -(-self._batch_size // (way.replicas * way.micro_batches))
-
     def _kind(self, way: Way) -> tuple[int, bool, str]:
-        """These, whether activations are computed again, and how layers are divided."""
-        return self._rows(way), way.recompute, way.mesh
+        """Samples of the largest micro-batch, whether activations are computed again, and the mesh."""
+        return way.rows_of(self._batch_size), way.recompute, way.mesh
 
     def _profile_of(self, rows: int, recompute: bool, mesh: str = "") -> Profile:
         measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)

@@ -17,7 +17,6 @@ from tnt_notebook.plan import layouts
 from tnt_notebook.plan.exchange import exchange_after
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.overheads import NONE, Overheads, slowed
 from tnt_notebook.plan.partition import Partition, Wiring, partition
@@ -113,10 +112,14 @@ class PipelinePlan:
     overheads: Overheads = NONE
 
     @property
+    def parts(self) -> int:
+        """How many ranks divide the work inside of layers."""
+        return self.layouts.parts if self.layouts else 1
+
+    @property
     def alike(self) -> int:
         """How many ranks work on the same stage at the same time."""
-        divided = self.layouts
-        return self.replicas * (Mesh.parsed(divided.inner).size if divided else 1)
+        return self.replicas * self.parts
 
     @property
     def timeline(self) -> Timeline:
@@ -183,7 +186,7 @@ def plan_of(
         With ``one_rank_s`` of a rank that does the same micro-batches.
     """
     cut = partition(wiring, begins)
-    alike = replicas * (Mesh.parsed(layouts.inner).size if layouts else 1)
+    alike = replicas * (layouts.parts if layouts else 1)
     costs, timeline = expected(profile, schedule, cut, alike, overheads, between)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]

@@ -74,10 +74,11 @@ class Promise:
     def words(self) -> str:
         """How the model is trained and what to expect, in a few words."""
         pipeline, mesh = self.options.get("pipeline"), self.options.get("mesh")
-        inner = Mesh.parsed(mesh).inner_text if mesh else ""
-        parts = Mesh.parsed(inner).size if inner else 1
-        how = "whole copies" if pipeline is None else _of_pipeline(pipeline, self.ranks // parts)
-        divided = f" with layers divided along {inner}" if inner else ""
+        on, ranks, divided = Mesh.parsed(mesh) if mesh else None, self.ranks, ""
+        if on is not None and on.is_divided:
+            ranks //= on.along_all(on.inner)
+            divided = f" with layers divided along {on.inner_text}"
+        how = "whole copies" if pipeline is None else _of_pipeline(pipeline, ranks)
         return (
             f"{how}{divided} on {counted(self.ranks)}, "
             f"{self.speedup:.3g} times one rank: {1e3 * self.step_s:.3g} ms for a step of "

@@ -55,8 +55,8 @@ def shape(plan: PipelinePlan) -> str:
     else:
         pipeline = f"a {plan.ranks}-stage pipeline"
         copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
-    parts = plan.alike // plan.replicas
-    return copies if parts == 1 else f"{copies}, each layer divided among {parts} ranks"
+    divided = f", each layer divided among {plan.parts} ranks" if plan.parts > 1 else ""
+    return f"{copies}{divided}"
 
 
 def figure_bundle(rows: Sequence[dict[str, Any]], asked: int) -> Bundle:

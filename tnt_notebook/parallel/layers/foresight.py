@@ -137,11 +137,10 @@ def meshes_of(graph: Graph, ranks: int) -> tuple[str, ...]:
     def divides(axis: str) -> bool:
         return any(ways_of(call, axis, counts[0]) for call in calls)
 
-    spatial = next(filter(divides, _SPATIAL), None) if counts else None
-    other = [_ANY] if counts and divides(_ANY) else []
-    return tuple(
-        f"{axis}={parts}" for axis in [*filter(None, [spatial]), *other] for parts in counts
-    )
+    if not counts:
+        return ()
+    axes = [*[axis for axis in _SPATIAL if divides(axis)][:1], *filter(divides, [_ANY])]
+    return tuple(f"{axis}={parts}" for axis in axes for parts in counts)
 
 
 def why_whole(layer_call: LayerCall, mesh: Mesh) -> str:

@@ -176,7 +176,7 @@ class Planner:
 
     def _ways_on_one(self) -> list[Way]:
         every = ways(1, self._batch_size, len(self._graph.calls))
-        return [w for w in every if self._is_measured(-(-self._batch_size // w.micro_batches))]
+        return [w for w in every if self._is_measured(w.rows_of(self._batch_size))]
 
     def _profile_alone(self, rows: int) -> Profile:
         """Of a rank that does all of the work of so many samples."""
