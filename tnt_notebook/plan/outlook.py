@@ -185,7 +185,7 @@ class Outlook:
         return slowest_neighbours(self._link, way.stages, way.replicas, way.parts)
 
     def _kind(self, way: Way) -> tuple[int, bool, str]:
-        """Samples of the largest micro-batch, whether activations are computed again, and the mesh."""
+        """Samples of the largest micro-batch, whether activations are recomputed, and the mesh."""
         return way.rows_of(self._batch_size), way.recompute, way.mesh
 
     def _profile_of(self, rows: int, recompute: bool, mesh: str = "") -> Profile:
