@@ -53,9 +53,10 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     in a pipeline and where it would be cut, or on a mesh and how its layers would be divided.
 
     Without a pipeline or a mesh, it looks for the best: replicas of pipelines with each schedule,
-    numbers of micro-batches, and recomputation, within --memory-limit, or a rank's share of the
-    memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each, and
-    how fast the model would train on fewer and on more ranks.
+    numbers of micro-batches, and recomputation, and layers divided along one axis of a mesh, within
+    --memory-limit, or a rank's share of the memory of its host. It shows the five fastest, with
+    what is typed after %%tnt_fit for each, and how fast the model would train on fewer and on more
+    ranks.
     --ranks looks for the best on another number of ranks, and --network on another network: a file
     says, level by level, what ranks exchange with, on a node and between nodes. Some come with the
     package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others.
@@ -65,9 +66,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     how much longer layers take while all ranks compute. They do so only once: the times are kept. A
     table of the stages and a timeline of a step follow from them. The model is one that a %%tnt or
     %%tnt_fit cell has created on the ranks. You can plan for more ranks than there are. With
-    --input, all ranks briefly measure what a dataset delivers, as
-    fit would read it: the plan shows which ranks map what, and a step lasts as long as its input
-    takes, if that is longer.
+    --input, all ranks briefly measure what a dataset delivers, as fit would read it: the plan shows
+    which ranks map what, and a step lasts as long as its input takes, if that is longer.
 
     Fits by plan correct what is known of a model, so that its next plan is nearer, and a line below
     the table says how long steps took on these ranks so far, over what plans had promised.
