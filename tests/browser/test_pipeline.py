@@ -43,7 +43,6 @@ print(json.dumps({**measured, "state": fit.state, "epochs": len(fit.history["los
 EPOCHS = '%%tnt\nprint("epochs:", len(history.epoch))'
 
 
-@pytest.mark.timeout(400)
 def test_table_and_timeline_of_a_plan(lab: Lab, open_notebook: Open, two_ranks: str) -> None:
     lab.write("plan.ipynb", [ATTACH.format(ranks=two_ranks), MODEL, PLAN, COMPARE, DETACH])
     notebook = open_notebook("plan.ipynb")
@@ -68,7 +67,6 @@ def test_table_and_timeline_of_a_plan(lab: Lab, open_notebook: Open, two_ranks: 
     expect(details.locator("tbody tr")).to_have_count(2)
 
 
-@pytest.mark.timeout(400)
 def test_a_pipeline_of_three_ranks(lab: Lab, open_notebook: Open, three_ranks: str) -> None:
     last = [NUMBERS, EPOCHS, DETACH]
     lab.write("three.ipynb", [ATTACH.format(ranks=three_ranks), FIT, "fit", *last])

@@ -342,7 +342,8 @@ def test_64_ranks_are_smooth_and_cheap(
     # From one step to the next: a step of so many ranks comes every few seconds only.
     wait_for_another_step(notebook)
     start, before = time.monotonic(), sum(received)
-    wait_for_another_step(notebook)
+    for _ in range(3):  # a browser that is late with one shows the next the sooner
+        wait_for_another_step(notebook)
     bytes_per_s = (sum(received) - before) / (time.monotonic() - start)
     notebook.page.get_by_role("button", name="Pause view").click()
     notebook.screenshot("timeline-64", notebook.page.locator(".tnt-card"))

@@ -32,7 +32,7 @@ ENDLESS = (
 LOSS = Objective("val_loss", maximise=False)
 SCORE = Objective("score", maximise=True)
 GRID = {"width": Choice((2, 4)), "rate": Choice((0.01, 0.1))}
-WAIT_S = 120.0
+WAIT_S = 240.0
 
 
 def task(space: dict[str, Any], objective: Objective = LOSS, **more: Any) -> Task:

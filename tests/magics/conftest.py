@@ -66,7 +66,7 @@ def notebook(shared_kernel: Notebook, two_ranks: str, tmp_path: Path) -> Iterato
         shared_kernel.run(END)
     except BaseException:
         shared_kernel.manager.restart_kernel(now=True)
-        shared_kernel.client.wait_for_ready(30)
+        shared_kernel.client.wait_for_ready(120)
         raise
 
 

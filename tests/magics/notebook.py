@@ -29,7 +29,7 @@ class Notebook:
         return str(self.client.execute(cell))
 
     def messages_until(
-        self, msg_id: str, enough: Callable[[Messages], object], seconds: float = 60
+        self, msg_id: str, enough: Callable[[Messages], object], seconds: float = 180
     ) -> Messages:
         """All outputs of a cell until ``enough`` is true of them."""
         messages: Messages = []
@@ -40,7 +40,7 @@ class Notebook:
                 messages.append(message)
         return messages
 
-    def run(self, cell: str, seconds: float = 60) -> str:
+    def run(self, cell: str, seconds: float = 180) -> str:
         """Runs a cell to its end and returns what it shows as text."""
         return shown(self.messages_until(self.begin(cell), ended, seconds))
 

@@ -49,7 +49,7 @@ def test_cells_errors_and_interrupts(notebook):
 
 def test_tab_completes_what_lives_on_ranks(notebook):
     def offered(text):
-        reply = notebook.client.complete(text, reply=True, timeout=30)["content"]
+        reply = notebook.client.complete(text, reply=True, timeout=120)["content"]
         return [text[: reply["cursor_start"]] + name for name in reply["matches"]]
 
     notebook.run("%%tnt\nimport fractions\nhalf_of_it = fractions.Fraction(1, 2)")
@@ -185,7 +185,7 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     notebook.run("%%tnt_fit --name digits" + TRAIN.format(epochs=100_000))
     notebook.run("import time\nwhile not digits.frames: time.sleep(0.05)")
     notebook.manager.restart_kernel()
-    notebook.client.wait_for_ready(30)
+    notebook.client.wait_for_ready(120)
     assert len(processes_of(marker)) > 4
     notebook.run("%load_ext tnt_notebook")
     listed = notebook.run("%tnt_cluster list")
@@ -214,7 +214,7 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     psutil.Process(owner).kill()
     assert len(processes_of(marker)) > 4
     notebook.manager.restart_kernel(now=True)
-    notebook.client.wait_for_ready(30)
+    notebook.client.wait_for_ready(120)
     notebook.run("%load_ext tnt_notebook")
     assert "are here again\n" in notebook.run(f"%tnt_cluster attach {marker[:4]}")
     assert notebook.run("%%tnt\nprint(answer)") == "ranks 0-1: 42\n"

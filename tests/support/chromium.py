@@ -12,7 +12,7 @@ FLAGS = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-s
          "disable-background-networking", "disable-component-update")  # fmt: skip
 
 #: A page may take long to draw on a machine that runs three tests at a time.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 from tnt_notebook.cluster.launch.ports import free_ports, undialled
 
 PROXY = ROOT / ".local/proxy/node_modules/.bin/configurable-http-proxy"
-_START_S = 60.0
+_START_S = 180.0
 _CONFIGURATION = """
 c = get_config()  # noqa
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"

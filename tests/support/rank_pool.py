@@ -65,7 +65,7 @@ class RankPool:
         n: int,
         function: Callable[..., Any],
         *args: Any,
-        timeout: float = 200,
+        timeout: float = 400,
         world: dict[str, Any] | None = None,
     ) -> list[tuple[str, Any]]:
         """Calls ``function(*args)`` on n ranks, in a world of that size.

@@ -13,7 +13,7 @@ from typing import Any
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import TntError
 
-CLEAN_S = 60.0
+CLEAN_S = 180.0
 
 #: On every rank after each test: nothing but what was there at first, and a world that is whole.
 CLEAN = """

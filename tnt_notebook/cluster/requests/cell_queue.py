@@ -18,7 +18,7 @@ from tnt_notebook.errors import ClusterError, DeathError, Interrupted, RankError
 from tnt_notebook.protocol import Call
 
 _TURN_TICK_S = 0.05
-_RECOVER_S = 30.0
+_RECOVER_S = 120.0  # as much as MPI may take for it
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
