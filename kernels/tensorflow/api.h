@@ -46,6 +46,7 @@ enum Code : int { TF_OK = 0, TF_DEADLINE_EXCEEDED = 4, TF_ABORTED = 10, TF_INTER
   F(void, TF_GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*)) \
   F(DataType, TF_InputDatatype, (TF_OpKernelContext*, int)) \
   F(TF_Tensor*, TF_AllocateOutput, (TF_OpKernelContext*, int, DataType, const int64_t*, int, size_t, TF_Status*)) \
+  F(TF_Tensor*, TF_ForwardInputOrAllocateOutput, (TF_OpKernelContext*, const int*, int, int, const int64_t*, int, int*, TF_Status*)) \
   F(void, TF_SetOutput, (TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*)) \
   F(void, TF_OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*)) \
   F(void, TF_OpKernelConstruction_Failure, (TF_OpKernelConstruction*, TF_Status*)) \

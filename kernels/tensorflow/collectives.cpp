@@ -101,20 +101,21 @@ void exchange(OfBucket& kernel, TF_OpKernelContext* context, const Callback& don
     std::uint64_t shapes = 0;
     std::vector<std::size_t> counts;
     for (int i = 0; i < n; ++i) {
-      kernel.tensors.push_back(input(context, i));
-      TF_Tensor* in = kernel.tensors.back().get();
-      const std::size_t count = TF_TensorByteSize(in) / element_bytes;
+      TensorOwner in = input(context, i);
+      const std::size_t count = TF_TensorByteSize(in.get()) / element_bytes;
       counts.push_back(count);
       shapes = hash_of(count, shapes);
       const bool is_own = kernel.owners.empty() || kernel.owners.at(i) == own;
       const bool gives = reduces || is_own;
       const bool gets = kernel.collective != Collective::reduce_scatter || is_own;
-      kernel.tensors.push_back(gets ? output_like(context, i, type, in)
-                                    : empty_output(context, i, type));
-      if (gives) request.inputs.add(static_cast<const std::byte*>(TF_TensorData(in)), count);
-      if (gets)
-        request.outputs.add(static_cast<std::byte*>(TF_TensorData(kernel.tensors.back().get())),
-                            count);
+      const bool both = gives && gets;  // algorithms are proved to work in the same memory
+      TensorOwner out = both   ? output_for(context, i, in)
+                        : gets ? output_like(context, i, type, in.get())
+                               : empty_output(context, i, type);
+      if (gives) request.inputs.add(static_cast<const std::byte*>(TF_TensorData(in.get())), count);
+      if (gets) request.outputs.add(static_cast<std::byte*>(TF_TensorData(out.get())), count);
+      kernel.tensors.push_back(std::move(in));
+      kernel.tensors.push_back(std::move(out));
     }
     if (reduces)
       std::memcpy(&request.scale, TF_TensorData(input(context, n).get()), sizeof request.scale);

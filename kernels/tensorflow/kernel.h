@@ -64,14 +64,35 @@ inline TensorOwner output(TF_OpKernelContext* context, int index, DataType type,
   return tensor;
 }
 
+// The axes of a tensor.
+struct Axes {
+  std::int64_t lengths[254];  // TensorShape::MaxDimensions()
+  int count;
+
+  explicit Axes(const TF_Tensor* tensor) : count(TF_NumDims(tensor)) {
+    for (int axis = 0; axis < count; ++axis) lengths[axis] = TF_Dim(tensor, axis);
+  }
+};
+
 // One of the axes of a tensor.
 inline TensorOwner output_like(TF_OpKernelContext* context, int index, DataType type,
                                const TF_Tensor* tensor) {
-  constexpr int most_axes = 254;  // TensorShape::MaxDimensions()
-  std::int64_t axes[most_axes];
-  const int count = TF_NumDims(tensor);
-  for (int axis = 0; axis < count; ++axis) axes[axis] = TF_Dim(tensor, axis);
-  return output(context, index, type, axes, count);
+  const Axes axes(tensor);
+  return output(context, index, type, axes.lengths, axes.count);
+}
+
+// The output of the same index, of the input's axes: its memory, unless others will read that; what
+// it holds is there in both cases. The input must not be held by anybody else meanwhile.
+inline TensorOwner output_for(TF_OpKernelContext* context, int index, TensorOwner& in) {
+  const Axes axes(in.get());
+  in.reset();  // who holds it would be another reader
+  const StatusOwner status = new_status();
+  int forwarded = -1;
+  TensorOwner out(TF_ForwardInputOrAllocateOutput(context, &index, 1, index, axes.lengths,
+                                                  axes.count, &forwarded, status.get()));
+  check(status);
+  in = input(context, index);
+  return out;
 }
 
 // A number as an output.

@@ -12,7 +12,7 @@ from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.prediction import InputPlan, with_exchange, with_input
-from tnt_notebook.plan.profile import recomputing
+from tnt_notebook.plan.profile import trained_so
 from tnt_notebook.plan.promise import options_of
 
 
@@ -84,7 +84,7 @@ def test_every_term_is_explained():
     uneven = plans(planned(begins=(3,))).explain("imbalance")
     assert uneven.startswith("Stages that take different times cost 1 s (4% of a step). Stage 0 (a")
     assert "200 B in a step" in plans(planned(micro_batches=1)).explain("messages")
-    again = plans(planned(profile=recomputing(PROFILE)))
+    again = plans(planned(profile=trained_so(PROFILE, True, True)))
     assert "without it they are shorter" in again.explain("compute")
     assert "--recompute" not in again.explain("memory")
     exchanged = plans(with_exchange(planned(replicas=2), Link(1.0, 1e9))).explain("exchange")

@@ -50,11 +50,12 @@ def test_all_layers_together_do_what_a_step_does():
     with tf.GradientTape() as tape:
         y = model(x, training=True)
     expected = tape.gradient(y, [v.value for v in model.trainable_variables])
-    (outputs,), (again, *gradients) = run("F"), run("FB")
-    np.testing.assert_allclose(outputs, y, rtol=1e-5)
-    np.testing.assert_allclose(again, y, rtol=1e-5)
-    for gradient, wanted in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run("F")[0], y, rtol=1e-5)
+    for recompute in (False, True):
+        outputs, *gradients = run("FB", recompute)
+        np.testing.assert_allclose(outputs, y, rtol=1e-5)
+        for gradient, wanted in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
 
 
 def measured_twice(folder, name, different):
@@ -182,10 +183,14 @@ def test_own_layers_may_have_changed_and_are_measured_again(ranks):
 
 
 def test_entries_that_are_none_are_passed_over(cache):
-    good = Measured(1.0, 2.0, 3.0, 4.0, ("x0",))
+    good = Measured(1.0, 2.0, 3.0, 4.0, 5.0, ("x0",))
     measurements.save({"good": good})
     table = json.loads(cache.read_text())
-    table["entries"] |= {"short": [1], "negative": [-1, 0, 0, 0, []], "text": ["1", 0, 0, 0, []]}
+    table["entries"] |= {
+        "short": [1],
+        "negative": [-1, 0, 0, 0, 0, []],
+        "text": ["1", 0, 0, 0, 0, []],
+    }
     cache.write_text(json.dumps(table))
     assert measurements.load() == {"good": good}
     for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 2, "entries": 3}', ""):
@@ -196,12 +201,12 @@ def test_entries_that_are_none_are_passed_over(cache):
 def test_writers_at_the_same_time_leave_a_whole_file_of_bounded_size(cache: Path):
     def write(number: int) -> None:
         for i in range(20):
-            measurements.save({f"{number}-{i}-{k}": Measured(1, 1, 1, 1, ()) for k in range(5)})
+            measurements.save({f"{number}-{i}-{k}": Measured(1, 1, 1, 1, 1, ()) for k in range(5)})
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     assert measurements.load() and list(cache.parent.iterdir()) == [cache]
-    measurements.save({str(k): Measured(k, 1, 1, 1, ()) for k in range(MOST_ENTRIES + 10)})
+    measurements.save({str(k): Measured(k, 1, 1, 1, 1, ()) for k in range(MOST_ENTRIES + 10)})
     known = measurements.load()
     assert len(known) == MOST_ENTRIES and "0" not in known and str(MOST_ENTRIES + 9) in known
 

@@ -13,7 +13,7 @@ from tnt_notebook.plan.network import Level, Link, Network
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.profile import Profile, Variable, divided, load_of, recomputing
+from tnt_notebook.plan.profile import Profile, Variable, divided, load_of, trained_so
 from tnt_notebook.plan.search import loads_of
 
 MESHES = "model=2", "height=3"
@@ -49,7 +49,7 @@ def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=()):
     draw = random.Random(seed)
     calls, batch_size = draw.randint(2, 6), draw.choice([1, 6, 16])
     weights = [draw.randint(0, 1 << draw.randint(2, 24)) for _ in range(calls)]
-    by_sample = [[draw.expovariate(1e4) for _ in range(calls)] for _ in range(3)]
+    by_sample = [[draw.expovariate(1e4) for _ in range(calls)] for _ in range(4)]
     fixed = [draw.expovariate(1e5) for _ in range(calls)]
     size = draw.randint(1, 1 << 16)
     message = Link(draw.expovariate(1e5), 10 ** draw.uniform(6, 11))
@@ -61,6 +61,7 @@ def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=()):
             {n: 2 * message.seconds(b) for n, b in values.items()}, values,
             [(n,) for n in range(calls)], [rows * draw.randint(0, size) for _ in range(calls)],
             [(n,) for n in range(calls)], [Variable(w, 4 * w) for w in weights], slots=2.0,
+            working=[2 * rows * size] * calls,
         )  # fmt: skip
 
     takes = [{n} if draw.random() < 0.7 else {draw.randint(0, n), n - n % 2} for n in range(calls)]
@@ -100,15 +101,16 @@ def test_no_way_is_better_than_the_best(seed, by_levels, meshes):
 @pytest.mark.parametrize("seed", range(20))
 def test_all_runs_of_calls_ask_for_what_each_asks_for(seed):
     one, _ = outlook(seed)
-    for profile in (one._profile(3, False), recomputing(one._profile(3, False))):
+    measured = one._measured(3)
+    for profile in (measured, trained_so(measured, True, False), trained_so(measured, True, True)):
         loads = loads_of(one._wiring, profile)
         for begin in range(loads.calls):
             assert math.isinf(loads.seconds[begin, begin])
             for end in range(begin + 1, loads.calls + 1):
                 load = load_of(one._wiring, profile, begin, end)
                 assert loads.seconds[begin, end] == pytest.approx(load.seconds)
-                assert loads.once[begin, end] == load.bytes(0)
-                assert loads.held[begin, end] == load.held_bytes
+                for held in (1, 2, 5):
+                    assert loads.bytes(held)[begin, end] == pytest.approx(load.bytes(held))
 
 
 def test_what_does_not_fit_is_not_proposed_and_said():
@@ -126,8 +128,8 @@ def test_what_does_not_fit_is_not_proposed_and_said():
 def test_stages_on_different_nodes_wait_longer_for_their_messages():
     part, size = [1e-3, 1e-3], 1_000_000
     profile = Profile(
-        part, part, part, {0: 0.0, 1: 9.0, 2: 0.0}, {0: 0, 1: size, 2: 0}, [(), ()], [0, 0],
-        [(), ()], [],
+        part, part, part, part, {0: 0.0, 1: 9.0, 2: 0.0}, {0: 0, 1: size, 2: 0}, [(), ()],
+        [0, 0], [(), ()], [],
     )  # fmt: skip
     wiring = Wiring((((0,), (1,)), ((1,), (2,))), (0,), (2,))
     node, fabric = Link(1e-6, 1e11), Link(1e-4, 1e9)
@@ -152,8 +154,9 @@ def test_not_every_way_is_looked_at():
         part = [1e-5 * rows] * calls
         values = dict.fromkeys(range(calls + 1), 4096 * rows)
         return Profile(
-            part, part, part, dict.fromkeys(values, 1e-5), values, [(n,) for n in range(calls)],
-            [0] * calls, [(n,) for n in range(calls)], [Variable(bytes // 4, bytes)] * calls,
+            part, part, part, part, dict.fromkeys(values, 1e-5), values,
+            [(n,) for n in range(calls)], [0] * calls, [(n,) for n in range(calls)],
+            [Variable(bytes // 4, bytes)] * calls,
         )  # fmt: skip
 
     wiring = Wiring(tuple(((n,), (n + 1,)) for n in range(calls)), (0,), (calls,))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.partition import Edge, Wiring, begins_of, partition
-from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
+from tnt_notebook.plan.profile import Profile, Variable, load_of, trained_so
 from tnt_notebook.plan.search import best_begins, loads_of
 
 #: Values 0 and 1 go in; 2 skips over the middle; the model returns 3 and 6.
@@ -68,11 +68,12 @@ def problems(draw):
         for count in draw(st.lists(st.integers(1, 5), min_size=5, max_size=5))
     ]
     profile = Profile(
-        draw(numbers), draw(numbers), draw(numbers), draw(by_value), draw(by_value), kept,
-        draw(numbers), uses, variables, draw(st.integers(0, 2)),
+        draw(numbers), draw(numbers), draw(numbers), draw(numbers), draw(by_value),
+        draw(by_value), kept, draw(numbers), uses, variables, draw(st.integers(0, 2)),
+        draw(numbers),
     )  # fmt: skip
     if draw(st.booleans()):
-        profile = recomputing(profile)
+        profile = trained_so(profile, draw(st.booleans()), draw(st.booleans()))
     stages = draw(st.integers(1, min(4, n)))
     held = draw(st.lists(st.integers(1, 4), min_size=stages, max_size=stages))
     limit = draw(st.one_of(st.just(float("inf")), st.integers(20, 300)))
@@ -93,7 +94,8 @@ def trained_bytes(profile, begin, end):
 
 
 def bytes_of(wiring, profile, begin, end, held):
-    """Weights, their slots and gradients; what micro-batches keep."""
+    """Weights, their slots and gradients; what micro-batches keep, and the one at work needs; or
+    the update."""
     stage = stage_of(wiring, begin, end)
     kept = {v for values in profile.kept[begin:end] for v in values}
     kept |= set(wiring.outputs if end == len(wiring.calls) else ())
@@ -102,9 +104,12 @@ def bytes_of(wiring, profile, begin, end, held):
         activations += held * bytes_in(profile, {*stage.takes, *stage.inputs})
     else:
         activations *= held
+    gradients = trained_bytes(profile, begin, end)
+    activations += max(profile.working[begin:end]) + (gradients if profile.adds_up else 0)
     used = {v for uses in profile.uses[begin:end] for v in uses}
     weights = sum(map(profile.state_bytes, used))
-    return weights + trained_bytes(profile, begin, end) + activations
+    update = 2 * max(map(profile.gradient_bytes, used), default=0)
+    return weights + gradients + max(activations, update)
 
 
 def bytes_in(profile, values):
@@ -151,7 +156,7 @@ def chain_of(seconds, megabytes):
     """Calls one after the other, that keep so much each, with a weight of 1 MB each."""
     n = len(seconds)
     return Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,)), Profile(
-        seconds, [0] * n, [0] * n, {}, {}, [()] * n, [m << 20 for m in megabytes],
+        seconds, [0] * n, [0] * n, seconds, {}, {}, [()] * n, [m << 20 for m in megabytes],
         [(i,) for i in range(n)], [Variable(1 << 18, 1 << 20)] * n,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tnt_notebook.plan.prediction import (
     plan_of,
     with_input,
 )  # fmt: skip
-from tnt_notebook.plan.profile import Profile, Variable, recomputing
+from tnt_notebook.plan.profile import Profile, Variable, trained_so
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span
 from tnt_notebook.plan.stages import Memory, rank_bytes
@@ -26,8 +26,8 @@ from tnt_notebook.plan.stages import Memory, rank_bytes
 #: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.
 CHAIN = Wiring(tuple(((i,), (i + 1,)) for i in range(4)), (0,), (4,))
 PROFILE = Profile(
-    [1.0] * 4, [1.0] * 4, [2.0] * 4, {}, dict.fromkeys(range(5), 100), [(i,) for i in range(4)],
-    [7, 0, 0, 0], [(0,), (1,), (2,), (3, 4)],
+    [1.0] * 4, [1.0] * 4, [2.0] * 4, [0.5] * 4, {}, dict.fromkeys(range(5), 100),
+    [(i,) for i in range(4)], [7, 0, 0, 0], [(0,), (1,), (2,), (3, 4)],
     [*[Variable(10, 40)] * 4, Variable(1, 4, trained=False)], slots=2.0,
 )  # fmt: skip
 NAMES = ["a", "b", "c", "d"]
@@ -54,8 +54,8 @@ def test_two_equal_stages():
     assert (first.forward_s, first.backward_s) == (2, 6)
     assert (first.parameters, second.parameters) == (20, 21)
     assert (first.held, second.held) == (2, 1)
-    assert first.memory == Memory(80, 80, 160, 2 * 207) and first.memory.total == 734
-    assert second.memory == Memory(84, 80, 160, 300)
+    assert first.memory == Memory(80, 80, 160, 2 * 207, 0) and first.memory.total == 734
+    assert second.memory == Memory(84, 80, 160, 300, 0)
     assert plan.rank_bytes == (first.memory.total, second.memory.total)
     assert (first.sent_bytes, second.sent_bytes) == (100, 0)
 
@@ -76,12 +76,13 @@ def test_replicas_share_a_batch():
 
 
 def test_recomputation_keeps_what_a_stage_takes():
-    plan = planned(profile=recomputing(PROFILE))
+    plan = planned(profile=trained_so(PROFILE, True, True))
     first, second = plan.stages
-    assert (first.forward_s, first.backward_s) == (2, 8)
-    assert first.memory.activations == 2 * 100 + 207
-    assert second.memory.activations == 100 + 300
-    assert plan.recompute and plan.rank_bytes[0] == 320 + 407
+    assert (first.forward_s, first.backward_s) == (2, 7)
+    # Beside what they take: activations of one micro-batch, and its gradients before the sum.
+    assert (first.memory.activations, first.memory.working) == (2 * 100, 207 + 80)
+    assert (second.memory.activations, second.memory.working) == (100, 300 + 80)
+    assert plan.recompute and plan.rank_bytes[0] == 320 + 407 + 80
 
 
 def test_ranks_with_two_stages():

@@ -22,6 +22,7 @@ from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
 from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
+from tnt_notebook.plan.stages import PARTS
 from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
@@ -117,11 +118,10 @@ def plan_bundle(plan: PipelinePlan) -> dict[str, str]:
         )
         for stage in plan.stages
     ]
-    parts = ("weights", "gradients", "optimizer", "activations")
     needs = [
         (
             str(stage.number),
-            *(size(getattr(stage.memory, part)) for part in parts),
+            *(size(getattr(stage.memory, part)) for part in PARTS),
             f"{stage.held} of {plan.micro_batches}",
             size(stage.memory.total),
         )
@@ -131,7 +131,7 @@ def plan_bundle(plan: PipelinePlan) -> dict[str, str]:
         Bold(f"{headline(plan)}\n{limit(plan)}"),
         Table(head, rows, left={"from, to"}),
         Table(
-            ("stage", *parts, "held at most", "in all"), needs,
+            ("stage", *PARTS, "held at most", "in all"), needs,
             folded="memory of the stages, by what it is for",
         ),
         memory(plan),

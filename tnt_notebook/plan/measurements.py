@@ -37,6 +37,7 @@ class Measured:
 
     Attributes:
         forward, inputs, weights: seconds: forward, gradient of its inputs, and of its weights.
+        again: seconds of what backward needs of forward, where that is done again for it.
         inner_bytes: what backward needs beside inputs and outputs.
         kept: which of its inputs and outputs backward needs: ``x0``, ``y0``, ...
     """
@@ -44,6 +45,7 @@ class Measured:
     forward: float
     inputs: float
     weights: float
+    again: float
     inner_bytes: float
     kept: tuple[str, ...]
 
@@ -139,11 +141,11 @@ def _is_usual(number: Any) -> bool:
 
 def _parsed(entry: Any) -> Measured | None:
     """An entry of the file, if it is one."""
-    if not isinstance(entry, list) or len(entry) != 5:
+    if not isinstance(entry, list) or len(entry) != 6:
         return None
-    forward, inputs, weights, inner_bytes, kept = entry
-    numbers = (forward, inputs, weights, inner_bytes)
+    forward, inputs, weights, again, inner_bytes, kept = entry
+    numbers = (forward, inputs, weights, again, inner_bytes)
     are_names = isinstance(kept, list) and all(isinstance(k, str) for k in kept)
     if not are_names or not all(map(_is_usual, numbers)):
         return None
-    return Measured(forward, inputs, weights, inner_bytes, tuple(kept))
+    return Measured(*numbers, tuple(kept))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
@@ -23,7 +23,7 @@ from tnt_notebook.plan.prediction import (
     plan_of,
     with_exchange,
 )
-from tnt_notebook.plan.profile import Profile, load_of, recomputing
+from tnt_notebook.plan.profile import Profile, load_of, trained_so
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
 from tnt_notebook.plan.stages import Between, beside_s, rank_bytes
@@ -87,10 +87,7 @@ class Outlook:
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        profile, family = (
-            self._profile(way.rows_of(self._batch_size), way.recompute),
-            FAMILIES[way.schedule],
-        )
+        profile, family = self._profile(self._kind(way)._replace(mesh="")), FAMILIES[way.schedule]
         overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
@@ -160,10 +157,10 @@ class Outlook:
         begins = self._said(schedule) if schedule.stages > 1 else []
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
-            loads = self._loads(*self._kind(way), self._slowest(way))
+            loads = self._loads(self._kind(way), self._slowest(way))
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
         layouts = self._divided(way.rows_of(self._batch_size), way.mesh)[1] if way.mesh else None
-        return self._profile(*self._kind(way)), layouts, begins
+        return self._profile(self._kind(way)), layouts, begins
 
     def _splits(self, way: Way) -> bool:
         """Whether a backward is done in two halves."""
@@ -184,20 +181,30 @@ class Outlook:
             return self._link if isinstance(self._link, Link) else None
         return slowest_neighbours(self._link, way.stages, way.replicas, way.parts)
 
-    def _kind(self, way: Way) -> tuple[int, bool, str]:
-        """Samples of the largest micro-batch, whether activations are recomputed, and the mesh."""
-        return way.rows_of(self._batch_size), way.recompute, way.mesh
+    def _kind(self, way: Way) -> _Kind:
+        return _Kind(way.rows_of(self._batch_size), way.micro_batches > 1, way.recompute, way.mesh)
 
-    def _profile_of(self, rows: int, recompute: bool, mesh: str = "") -> Profile:
+    def _profile_of(self, kind: _Kind) -> Profile:
+        rows, mesh = kind.rows, kind.mesh
         measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)
-        return recomputing(measured) if recompute else measured
+        return trained_so(measured, kind.adds_up, kind.recompute)
 
-    def _loads_of(self, rows: int, recompute: bool, mesh: str, link: Link | None) -> Loads:
-        profile = self._profile(rows, recompute, mesh)
+    def _loads_of(self, kind: _Kind, link: Link | None) -> Loads:
+        profile = self._profile(kind)
         if link is not None:
             there_and_back = {v: 2 * link.seconds(b) for v, b in profile.value_bytes.items()}
             profile = replace(profile, transfer=there_and_back)
         return loads_of(self._wiring, profile)
+
+
+class _Kind(NamedTuple):
+    """What the profile of a way depends on: samples of the largest micro-batch, whether gradients
+    of several are added up, whether activations are recomputed, and the mesh."""
+
+    rows: int
+    adds_up: bool
+    recompute: bool
+    mesh: str
 
 
 def _nowhere(mesh: str) -> NoReturn:

@@ -175,7 +175,7 @@ def plan_of(
 
     Args:
         profile: of the largest micro-batch; with recomputation as
-            :func:`~tnt_notebook.plan.profile.recomputing` gives it.
+            :func:`~tnt_notebook.plan.profile.trained_so` gives it.
         names: of the layer of each call.
         batch_size: samples of a batch of all replicas.
         overheads: what a step takes beside its layers.

@@ -37,6 +37,7 @@ class Profile:
     Attributes:
         forward, inputs, weights: seconds of each call: its forward, the gradient of what it takes,
             and that of its weights.
+        again: seconds of what backward needs of each forward, if that is done again for it.
         transfer: seconds that it takes to bring a value to another rank and its gradient back.
         value_bytes: of each value.
         kept: of each call, the values that its backward needs.
@@ -44,12 +45,17 @@ class Profile:
         uses: of each call, the variables that it has, as numbers.
         variables: by number.
         slots: bytes of the optimizer's state for a byte of trained weights.
-        recompute: whether activations are computed again rather than kept; see :func:`recomputing`.
+        working: of each call, bytes that its backward makes beside what is kept: gradients of what
+            it takes and gives, and what its ops need for themselves.
+        recompute: whether activations are computed again rather than kept; see :func:`trained_so`.
+        adds_up: whether gradients of micro-batches are added up: then those of one come beside
+            their sums.
     """
 
     forward: Sequence[float]
     inputs: Sequence[float]
     weights: Sequence[float]
+    again: Sequence[float]
     transfer: Mapping[int, float]
     value_bytes: Mapping[int, int]
     kept: Sequence[tuple[int, ...]]
@@ -57,7 +63,9 @@ class Profile:
     uses: Sequence[tuple[int, ...]]
     variables: Sequence[Variable]
     slots: float = 0.0
+    working: Sequence[int] = ()
     recompute: bool = False
+    adds_up: bool = False
 
     @functools.cached_property
     def seconds(self) -> list[float]:
@@ -80,15 +88,27 @@ class Profile:
         v = self.variables[variable]
         return v.bytes * v.trained
 
+    def update_bytes(self, call: int) -> int:
+        """What the optimizer makes on the way to the new weights of a call, of the largest of them:
+        two values of its size."""
+        return 2 * max(map(self.gradient_bytes, self.uses[call]), default=0)
+
+    def working_bytes(self, call: int) -> int:
+        """What the backward of a call makes beside what is kept."""
+        return self.working[call] if self.working else 0
+
     def summed_bytes(self, variable: int) -> int:
         """What ranks add up of it that divide the work of its layer."""
         return round(self.variables[variable].summed * self.gradient_bytes(variable))
 
 
-def recomputing(profile: Profile) -> Profile:
-    """The same for stages that keep only what they take, and begin backward with a forward."""
-    pairs = zip(profile.forward, profile.inputs, strict=True)
-    return replace(profile, inputs=[f + i for f, i in pairs], recompute=True)
+def trained_so(profile: Profile, adds_up: bool, recompute: bool) -> Profile:
+    """The same where gradients of micro-batches are added up; and with recomputation for stages
+    that keep only what they take, and begin backward with what it needs of forward."""
+    inputs = profile.inputs
+    if recompute:
+        inputs = [again + i for again, i in zip(profile.again, inputs, strict=True)]
+    return replace(profile, inputs=inputs, recompute=recompute, adds_up=adds_up)
 
 
 def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
@@ -116,8 +136,10 @@ def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
         forward=[f * p + h for f, p, h in zip(profile.forward, parts, halves, strict=True)],
         inputs=[i * p + h for i, p, h in zip(profile.inputs, parts, halves, strict=True)],
         weights=[w * p for w, p in zip(profile.weights, parts, strict=True)],
+        again=[a * p + h for a, p, h in zip(profile.again, parts, halves, strict=True)],
         kept=[() for _ in layers],
         inner_bytes=[layer.activations for layer in layers],
+        working=[round(b * p) for b, p in zip(profile.working, parts, strict=True)],
         variables=[
             v._replace(
                 bytes=round(v.bytes * weight_parts.get(number, 1.0)),
@@ -138,20 +160,22 @@ class Load(NamedTuple):
         summed_bytes: of gradients that ranks add up which divide the work of their layers.
         held_bytes: what each micro-batch under way keeps: what its backward needs, or with
             recomputation what the stage takes.
-        once_bytes: what the backward that is just being done needs beside that.
+        working_bytes: what is just being done needs beside that.
+        update_bytes: what the optimizer needs in the end, when micro-batches need nothing.
     """
 
     seconds: float
     state_bytes: int
     gradient_bytes: int
     held_bytes: int
-    once_bytes: int
+    working_bytes: int
+    update_bytes: int
     summed_bytes: int = 0
 
     def bytes(self, held: int) -> int:
         """With so many micro-batches under way."""
         weights = self.state_bytes + self.gradient_bytes
-        return weights + held * self.held_bytes + self.once_bytes
+        return weights + max(held * self.held_bytes + self.working_bytes, self.update_bytes)
 
 
 def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
@@ -162,7 +186,7 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
     kept: set[int] = set()
     used: set[int] = set()
     seconds, brought = 0.0, 0.0
-    state = gradients = activations = held = summed = 0
+    state = gradients = activations = held = summed = most = update = 0
     for call in range(begin, len(wiring.calls)):
         takes, keeps = set(wiring.calls[call][0]), set(profile.kept[call])
         if call + 1 == len(wiring.calls):  # the loss takes all outputs
@@ -182,8 +206,11 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
         state += sum(map(profile.state_bytes, variables))
         gradients += sum(map(profile.gradient_bytes, variables))
         summed += sum(map(profile.summed_bytes, variables))
+        most = max(most, profile.working_bytes(call))
+        update = max(update, profile.update_bytes(call))
         kept_bytes, once = (held, activations) if profile.recompute else (activations, 0)
-        yield Load(seconds + brought, state, gradients, kept_bytes, once, summed)
+        working = once + most + profile.adds_up * gradients
+        yield Load(seconds + brought, state, gradients, kept_bytes, working, update, summed)
 
 
 def load_of(wiring: Wiring, profile: Profile, begin: int, end: int) -> Load:

@@ -28,15 +28,22 @@ class Loads:
 
     Attributes:
         calls: how many there are.
-        seconds, once, held: matrices of ``calls`` x ``calls + 1``: seconds of a micro-batch, bytes
-            that are there once, and bytes of each micro-batch under way; infinite where there is no
-            call between both.
+        seconds: matrix of ``calls`` x ``calls + 1``, of a micro-batch; infinite where there is no
+            call between both, as the others are.
+        state, held, working, update: bytes: of weights, gradients and the optimizer's state; of
+            each micro-batch under way; of what is just being done; and of the update in the end.
     """
 
     calls: int
     seconds: np.ndarray
-    once: np.ndarray
+    state: np.ndarray
     held: np.ndarray
+    working: np.ndarray
+    update: np.ndarray
+
+    def bytes(self, held: int) -> np.ndarray:
+        """With so many micro-batches under way: see :meth:`.profile.Load.bytes`."""
+        return self.state + np.maximum(held * self.held + self.working, self.update)
 
 
 def loads_of(wiring: Wiring, profile: Profile) -> Loads:
@@ -54,18 +61,19 @@ def loads_of(wiring: Wiring, profile: Profile) -> Loads:
     taken = _grown(takes, lambda v: size.get(v, 0), given)
     activations = _grown(keeps, lambda v: size.get(v, 0))
     activations += np.triu(np.broadcast_to(np.array(profile.inner_bytes, float), (n, n)))
-    weights = _grown(
-        [set(uses) for uses in profile.uses],
-        lambda v: profile.state_bytes(v) + profile.gradient_bytes(v),
-    )
+    uses = [set(uses) for uses in profile.uses]
+    state, gradients = _grown(uses, profile.state_bytes), _grown(uses, profile.gradient_bytes)
     work = np.triu(np.broadcast_to(np.array(profile.seconds), (n, n)))
     nothing = np.zeros((n, n))
     held, once = (taken, activations) if profile.recompute else (activations, nothing)
+    working = np.cumsum(once + profile.adds_up * gradients, axis=1)
     return Loads(
         n,
         _of_runs(np.cumsum(work, axis=1) + np.cumsum(brought, axis=1)),
-        _of_runs(np.cumsum(weights + once, axis=1)),
+        _of_runs(np.cumsum(state + gradients, axis=1)),
         _of_runs(np.cumsum(held, axis=1)),
+        _of_runs(working + _most(n, profile.working_bytes)),
+        _of_runs(_most(n, profile.update_bytes)),
     )
 
 
@@ -90,6 +98,12 @@ def _grown(
             grown[begin : call + 1, call] += worth(one)
             last[one] = call
     return grown
+
+
+def _most(calls: int, bytes: Callable[[int], int]) -> np.ndarray:
+    """Of the calls of a run, the most: by its first and its last one."""
+    of_each = np.array([bytes(call) for call in range(calls)], float)
+    return np.maximum.accumulate(np.triu(np.broadcast_to(of_each, (calls, calls))), axis=1)
 
 
 def _of_runs(by_last_call: np.ndarray) -> np.ndarray:
@@ -123,7 +137,7 @@ def best_begins(
     room = limit_bytes / stages_per_rank
 
     def memory(stage: int) -> np.ndarray:
-        return loads.once + held[stage] * loads.held
+        return loads.bytes(held[stage])
 
     def seconds(stage: int) -> np.ndarray:
         return np.where(memory(stage) <= room, loads.seconds, _NEVER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 
 from tnt_notebook.plan.network import Link
@@ -20,17 +20,28 @@ Between = Callable[[int, int], Link]
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a stage needs, by what for."""
+    """Bytes that a stage needs, by what for.
+
+    Attributes:
+        working: what is just being done needs beside the rest: gradients between layers, those of
+            one micro-batch before they are added up, activations that are computed again, or what
+            the optimizer makes on the way.
+    """
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
+    working: int
 
     @property
     def total(self) -> int:
         """All of them together."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        return sum(astuple(self))
+
+
+#: What memory is for.
+PARTS = tuple(part.name for part in fields(Memory))
 
 
 @dataclass(frozen=True)
@@ -71,8 +82,8 @@ def rank_bytes(
         most = schedule.peak(rank, [load.held_bytes for load in loads])
         own = [loads[stage] for stage in schedule.stages_of(rank)]
         weights = sum(load.state_bytes + load.gradient_bytes for load in own)
-        once = max(load.once_bytes for load in own)
-        needs.append(weights + round(most) + once)
+        working = max(load.working_bytes for load in own)
+        needs.append(weights + max(round(most) + working, max(load.update_bytes for load in own)))
     return needs
 
 
@@ -132,6 +143,7 @@ def stages_of(
         load = load_of(wiring, profile, stage.begin, stage.end)
         used = {v for uses in profile.uses[stage.begin : stage.end] for v in uses}
         variables = [profile.variables[v] for v in used]
+        activations = held[number] * load.held_bytes
         away = {
             edge.value
             for edge in cut.edges
@@ -149,7 +161,8 @@ def stages_of(
                     sum(v.bytes for v in variables),
                     load.gradient_bytes,
                     round(profile.slots * load.gradient_bytes),
-                    held[number] * load.held_bytes + load.once_bytes,
+                    activations,
+                    max(load.working_bytes, load.update_bytes - activations),
                 ),
                 held[number],
                 costs.forward[number],

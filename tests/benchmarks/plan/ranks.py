@@ -1,11 +1,13 @@
 """What ranks do: they say what to expect of a way to train a model, and train it so."""
 
+import gc
 import math
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
@@ -18,6 +20,7 @@ from tnt_notebook.parallel.training.overheads import overheads_of
 from tnt_notebook.parallel.training.scope import call
 from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.fit_options import FitOptions
+from tnt_notebook.plan.network import ASSUMED
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.promise import options_of
 
@@ -101,6 +104,41 @@ def trained(name: str, batch_size: int, way: Way, steps: int) -> float:
     with tnt.distributed(report=frames.append, pipeline=made.pipeline, mesh=made.mesh):
         model.fit(x, np.arange(len(x)) % CLASSES, batch_size=batch_size, epochs=2, verbose=0)
     return frames[-1]["step_s"] if frames else 0.0
+
+
+def memory_of(name: str, batch_size: int, ways: list[Way]) -> list[int]:
+    """Bytes that the rank needs which needs most, each; 0 where the model cannot be trained so. On
+    rank 0."""
+    over = comm.world()
+    found = [0] * len(ways)
+    if over.rank == 0:
+        outlook = Planner(_compiled(name), batch_size, over.size).outlook(ASSUMED)
+        found = [_bytes(outlook, way) for way in ways]
+    over.barrier()
+    return found
+
+
+def _bytes(outlook: Outlook, way: Way) -> int:
+    try:
+        return max(outlook.plan(way).rank_bytes)
+    except ModelError:
+        return 0
+
+
+def needed(name: str, batch_size: int, way: Way) -> int:
+    """The most bytes of tensors that this rank has had at a time while it trained."""
+    shape = MODELS[name]().input_shape[1:]
+    batch = tf.zeros((batch_size, *shape)), tf.zeros(batch_size, tf.int64)
+    data = tf.data.Dataset.from_tensors(batch).repeat(4)
+    gc.collect()
+    before = tf.config.experimental.get_memory_info("CPU:0")["current"]
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    made = FitOptions.of(options_of(way))
+    with tnt.distributed(pipeline=made.pipeline, mesh=made.mesh):
+        with tnt.lazy():
+            model = _compiled(name)
+        model.fit(data, epochs=1, verbose=0)
+    return int(tf.config.experimental.get_memory_info("CPU:0")["peak"] - before)
 
 
 def _compiled(name: str) -> keras.Model:

@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tnt_notebook.cluster.output.merger import Group, Item, Merger
+from tnt_notebook.cluster.output.merger import HOLD_S, Group, Item, Merger
 from tnt_notebook.cluster.output.print_output import Page
 
 _DISPLAYS = {
@@ -28,7 +28,7 @@ class CellOutput:
 
     def __init__(self, ranks: list[int], page: Page, clears: bool = True) -> None:
         self._ranks, self._page, self._clears = ranks, page, clears
-        self._merger = Merger(ranks)
+        self._merger = Merger(ranks, HOLD_S)
         self._clears_of = dict.fromkeys(ranks, 0)
         self._cleared = 0
         self._context = contextvars.copy_context()
@@ -57,7 +57,7 @@ class CellOutput:
     def show_rest(self, now: float) -> None:
         """Shows everything. What still comes is late."""
         self._page.show(self._once_cleared(self._merger.rest(now)))
-        self._merger = Merger(self._ranks)
+        self._merger = Merger(self._ranks, HOLD_S)
 
     def show_late(self, now: float, rest: bool) -> None:
         """Shows it in its cell, which has ended, from another thread."""

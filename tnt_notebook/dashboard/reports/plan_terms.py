@@ -9,6 +9,7 @@ from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, siz
 from tnt_notebook.dashboard.reports.plan import slowest
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.stages import PARTS
 from tnt_notebook.plan.terms import seconds_of
 from tnt_notebook.words import meant
 
@@ -127,11 +128,8 @@ def _memory(plan: PipelinePlan) -> str:
     most = max(plan.rank_bytes)
     rank = plan.rank_bytes.index(most)
     own = [stage for stage in plan.stages if stage.rank == rank]
-    parts = {
-        part: sum(getattr(stage.memory, part) for stage in own)
-        for part in ("weights", "gradients", "optimizer", "activations")
-    }
-    told = ", ".join(f"{part} {size(count)}" for part, count in parts.items())
+    parts = {part: sum(getattr(stage.memory, part) for stage in own) for part in PARTS}
+    told = ", ".join(f"{part} {size(count)}" for part, count in parts.items() if count)
     held = max(stage.held for stage in own)
     under_way = plural(held, "micro-batch", "micro-batches")
     lower = f"Smaller batches, more stages{'' if plan.recompute else ', --recompute'}"

@@ -53,49 +53,10 @@ def parts_of(
     """Traces a computation, and its gradient if that is wanted; gives the parts by kind.
 
     Args:
-        forward: called once, with a tensor for each of ``inputs``, of which unknown dimensions may
-            differ between calls.
-        weights: variables whose gradients are wanted.
-        kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
-        differentiated: the inputs whose gradients are wanted, by place; default: all that have one.
+        kinds, recompute, name: as of :meth:`Joint.cut`; the others as of :class:`Joint`.
     """
-    wanted = range(len(inputs)) if differentiated is None else differentiated
-    joint = _Joint(forward, inputs, weights, kinds != "F", wanted)
-
-    def lies_ready(tensor: tf.Tensor) -> bool:
-        if tensor.name in joint.fed:
-            return True
-        made_forward = tensor.op in joint.forward_ops
-        return made_forward and (
-            joint.is_state(tensor) if recompute else not joint.is_cheap(tensor)
-        )
-
-    takes: dict[str, list[tf.Tensor]] = {}
-    gives: dict[str, Tensors] = {}
-    if kinds == "FB":
-        gives["B"] = {**joint.dx, **joint.dw}
-        takes["B"], _ = _needed(gives["B"].values(), lies_ready)
-    elif kinds == "FIW":
-        _, ops_of_i = _needed(joint.dx.values(), lies_ready)
-        gives["W"] = joint.dw
-        takes["W"], _ = _needed(
-            joint.dw.values(),
-            lambda t: lies_ready(t) or (t.op in ops_of_i and not joint.is_cheap(t)),
-        )
-        kept = {t.name: t for t in takes["W"] if t.op in ops_of_i and not lies_ready(t)}
-        gives["I"] = {**joint.dx, **kept}
-        takes["I"], _ = _needed(gives["I"].values(), lies_ready)
-    saved = {t.name: t for taken in takes.values() for t in taken if t.op in joint.forward_ops}
-    outputs = {tensor.name for tensor in joint.y.values()}
-    gives["F"] = {
-        **joint.y,
-        **{n: t for n, t in saved.items() if n not in outputs and n not in joint.fed},
-    }
-    takes["F"] = list(joint.x.values())
-    names = {t.name: public for public, t in (joint.x | joint.dy | joint.y).items()}
-    return {
-        kind: joint.part(kind, takes[kind], gives[kind], names, f"{name}_{kind}") for kind in kinds
-    }
+    joint = Joint(forward, inputs, weights, kinds != "F", differentiated)
+    return joint.cut(kinds, recompute, name)
 
 
 def is_differentiable(dtype: Any) -> bool:
@@ -104,8 +65,16 @@ def is_differentiable(dtype: Any) -> bool:
     return bool(kind.is_floating or kind.is_complex)
 
 
-class _Joint:
-    """The graph of a computation and its gradient."""
+class Joint:
+    """The graph of a computation and its gradient.
+
+    Args:
+        forward: called once, with a tensor for each of ``inputs``, of which unknown dimensions may
+            differ between calls.
+        weights: variables whose gradients are wanted.
+        with_gradients: whether any are.
+        differentiated: the inputs whose gradients are wanted, by place; default: all that have one.
+    """
 
     def __init__(
         self,
@@ -113,7 +82,7 @@ class _Joint:
         inputs: Sequence[tf.TensorSpec],
         weights: Sequence[tf.Variable],
         with_gradients: bool,
-        differentiated: Sequence[int],
+        differentiated: Sequence[int] | None = None,
     ) -> None:
         self.x: Tensors = {}
         self.y: Tensors = {}
@@ -139,9 +108,55 @@ class _Joint:
         if with_gradients:
             # Not in the tf.function: its order of side effects would tie both halves.
             with self.graph.as_default():
-                self._differentiate(weights, differentiated)
+                wanted = range(len(inputs)) if differentiated is None else differentiated
+                self._differentiate(weights, wanted)
         self.definition = self.graph.as_graph_def()
         self.captured = {inner.name: outer for outer, inner in self.graph.captures}
+
+    def cut(self, kinds: str, recompute: bool = False, name: str = "stage") -> dict[str, Part]:
+        """The parts by kind.
+
+        Args:
+            kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
+            recompute: whether nothing is saved but the inputs and states.
+            name: of the functions.
+        """
+
+        def lies_ready(tensor: tf.Tensor) -> bool:
+            if tensor.name in self.fed:
+                return True
+            made_forward = tensor.op in self.forward_ops
+            return made_forward and (
+                self._is_state(tensor) if recompute else not self._is_cheap(tensor)
+            )
+
+        takes: dict[str, list[tf.Tensor]] = {}
+        gives: dict[str, Tensors] = {}
+        if kinds == "FB":
+            gives["B"] = {**self.dx, **self.dw}
+            takes["B"], _ = _needed(gives["B"].values(), lies_ready)
+        elif kinds == "FIW":
+            _, ops_of_i = _needed(self.dx.values(), lies_ready)
+            gives["W"] = self.dw
+            takes["W"], _ = _needed(
+                self.dw.values(),
+                lambda t: lies_ready(t) or (t.op in ops_of_i and not self._is_cheap(t)),
+            )
+            kept = {t.name: t for t in takes["W"] if t.op in ops_of_i and not lies_ready(t)}
+            gives["I"] = {**self.dx, **kept}
+            takes["I"], _ = _needed(gives["I"].values(), lies_ready)
+        saved = {t.name: t for taken in takes.values() for t in taken if t.op in self.forward_ops}
+        outputs = {tensor.name for tensor in self.y.values()}
+        gives["F"] = {
+            **self.y,
+            **{n: t for n, t in saved.items() if n not in outputs and n not in self.fed},
+        }
+        takes["F"] = list(self.x.values())
+        names = {t.name: public for public, t in (self.x | self.dy | self.y).items()}
+        return {
+            kind: self._part(kind, takes[kind], gives[kind], names, f"{name}_{kind}")
+            for kind in kinds
+        }
 
     def _differentiate(self, weights: Sequence[tf.Variable], inputs: Sequence[int]) -> None:
         y = {name: tensor for name, tensor in self.y.items() if is_differentiable(tensor.dtype)}
@@ -182,19 +197,19 @@ class _Joint:
                 left += one.op.inputs
         return True
 
-    def is_cheap(self, tensor: tf.Tensor) -> bool:
+    def _is_cheap(self, tensor: tf.Tensor) -> bool:
         """Constants, weights, resources, and other views of a tensor: not worth being saved."""
         op = tensor.op
         if tensor.name in self.captured or op.type in ("Const", "Identity", "Reshape"):
             return True
         return op.type == "ReadVariableOp" and op.inputs[0].name not in self._assigned
 
-    def is_state(self, tensor: tf.Tensor) -> bool:
+    def _is_state(self, tensor: tf.Tensor) -> bool:
         """What would not be the same if it were computed again."""
         op = tensor.op
-        return op.op_def.is_stateful and not self.is_cheap(tensor) and op.type != "Placeholder"
+        return op.op_def.is_stateful and not self._is_cheap(tensor) and op.type != "Placeholder"
 
-    def part(
+    def _part(
         self,
         kind: str,
         takes: Sequence[tf.Tensor],

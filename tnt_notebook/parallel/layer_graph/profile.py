@@ -35,6 +35,11 @@ _MOST_ROWS, _FEW_ROWS = 64, 16
 #: calls take so long that little is gained by it.
 _ALL, _MOST_BYTES = -1, 1 << 30
 
+#: Of which TensorFlow lays out so many bytes of patches at a time on CPUs, at most, to go back: see
+#: conv_grad_filter_ops.cc and conv_grad_input_ops.cc.
+_CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
+_PATCHES_BYTES = 30 << 20
+
 #: Called with how many of how many calls have been measured.
 Report = Callable[[int, int], None]
 
@@ -160,12 +165,14 @@ def _parts_of(together: Measured, alone: Sequence[Measured | None]) -> list[Meas
     backward = sum(one.inputs + one.weights for one in there)
     there_s = together.forward / forward if forward else 1.0
     back_s = together.inputs / backward if backward else 1.0
+    again_s = together.again / forward if forward else 1.0
     return [
         replace(
             one,
             forward=there_s * one.forward,
             inputs=back_s * one.inputs,
             weights=back_s * one.weights,
+            again=again_s * one.forward,
         )
         for one in there
     ]
@@ -221,6 +228,7 @@ def profile_from(
         [m.forward for m in measured],
         [m.inputs for m in measured],
         [m.weights for m in measured],
+        [m.again for m in measured],
         {n: 2 * ASSUMED.seconds(size) for n, size in sizes.items()},
         sizes,
         kept,
@@ -234,7 +242,19 @@ def profile_from(
             for key, v in variables.items()
         ],
         slots_of(getattr(model, "optimizer", None)),
+        [_working_bytes(call, sizes) for call in graph.calls],
     )
+
+
+def _working_bytes(call: Call, sizes: Mapping[int, int]) -> int:
+    """What the backward of a call makes beside what is kept."""
+    passing = sum(sizes[n] for n in {*call.takes, *call.gives})
+    convolution = call.operation
+    if not isinstance(convolution, _CONVOLUTIONS) or tf.config.list_physical_devices("GPU"):
+        return passing
+    given = sum(sizes[n] for n in call.gives) // convolution.filters
+    patches = given * math.prod(convolution.kernel.shape[:-1])
+    return passing + 2 * min(_PATCHES_BYTES, patches)  # of inputs and of weights
 
 
 def slots_of(optimizer: Any) -> float:
@@ -264,6 +284,7 @@ def _at(rows: int, sizes: Sequence[int], found: Sequence[Measured]) -> Measured:
         on_line(a.forward, b.forward),
         on_line(a.inputs, b.inputs),
         on_line(a.weights, b.weights),
+        on_line(a.again, b.again),
         on_line(a.inner_bytes, b.inner_bytes),
         b.kept,
     )

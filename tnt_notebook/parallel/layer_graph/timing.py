@@ -19,7 +19,7 @@ import tensorflow as tf
 from tnt_notebook.keras.losses import forget_losses
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph
 from tnt_notebook.parallel.layer_graph.packing import packed, unpacked
-from tnt_notebook.parallel.layer_graph.parts import Part, is_differentiable, parts_of
+from tnt_notebook.parallel.layer_graph.parts import Joint, Part, is_differentiable, parts_of
 from tnt_notebook.plan.measurements import Measured
 
 #: The fastest of so many runs counts, after one that warms up; fewer where one takes long, and more
@@ -40,18 +40,18 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     """Times all calls of a graph at once, of the whole backward (as ``inputs``): TensorFlow begins
     some ops while others run, and needs less for those of one function than for those of many."""
     run = whole_run(graph, learning, rows)
-    there, both = (
-        max(_LEAST_S, median_s(functools.partial(run, kinds)) - _call_s()) for kinds in ("F", "FB")
+    there, both, again = (
+        max(_LEAST_S, median_s(functools.partial(run, *how)) - _call_s())
+        for how in (("F",), ("FB",), ("FB", True))
     )
-    return Measured(there, max(_LEAST_S, both - there), 0.0, 0.0, ())
+    return Measured(there, max(_LEAST_S, both - there), 0.0, max(0.0, again - both), 0.0, ())
 
 
-def whole_run(
-    graph: Graph, learning: Collection[int], rows: int
-) -> Callable[[str], list[tf.Tensor]]:
+def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[..., list[tf.Tensor]]:
     """What runs all calls of a graph once, as in a step: of ``"F"`` forward, of ``"FB"`` backward,
-    too, in one function. It gives back what a step wants, outputs and gradients: TensorFlow leaves
-    out of a function what nobody wants. Traced when it is first called."""
+    too, in one function, on request with recomputation. It gives back what a step wants, outputs
+    and gradients: TensorFlow leaves out of a function what nobody wants. Traced when it is first
+    called."""
     takes = [*graph.inputs]
     weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
 
@@ -65,25 +65,25 @@ def whole_run(
 
     specs = [graph.packed_spec(n) for n in takes]
     kinds = "F" if set(learning).isdisjoint(graph.outputs) else "FB"
-    parts = parts_of(forward, specs, [*weights.values()], kinds, differentiated=())
+    joint = Joint(forward, specs, [*weights.values()], kinds != "F", differentiated=())
     for call in graph.calls:
         if isinstance(call.operation, keras.Layer):
             forget_losses(call.operation)
     samples = [sample(graph.spec(n), rows, n in graph.sparse) for n in takes]
 
     @tf.function(autograph=False)
-    def function(kinds: str, *given: tf.Tensor) -> list[tf.Tensor]:
+    def function(wants: str, recompute: bool, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
         wanted: list[tf.Tensor] = []
-        for kind, part in parts.items():
-            if kind in kinds and part.gives:
+        for kind, part in joint.cut(kinds, recompute).items():
+            if kind in wants and part.gives:
                 results = part.function(*(pool[name] for name in part.takes))
                 named = dict(zip(part.gives, results, strict=True))
                 wanted += [one for name, one in named.items() if kind != "F" or _is_y(name)]
                 pool.update(_with_slopes(named))
         return wanted
 
-    return lambda kinds: function(kinds, *samples)
+    return lambda wants, recompute=False: function(wants, recompute, *samples)
 
 
 def _with_slopes(results: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -130,7 +130,8 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     kept = {name for name in needed if name in pool and (_is_y(name) or _is_x(name))}
     kept |= {f"y{made.index(name)}" for name in saved if name in made}
     inner = sum(math.prod(pool[n].shape) * pool[n].dtype.size for n in saved if n not in made)
-    return Measured(seconds["F"], seconds["I"], seconds["W"], inner, tuple(sorted(kept)))
+    there = seconds["F"]
+    return Measured(there, seconds["I"], seconds["W"], there, inner, tuple(sorted(kept)))
 
 
 def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.Tensor]]:

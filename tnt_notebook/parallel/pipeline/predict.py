@@ -34,7 +34,7 @@ from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, partition
 from tnt_notebook.plan.prediction import PipelinePlan, plan_of, with_exchange
-from tnt_notebook.plan.profile import Profile, divided, recomputing
+from tnt_notebook.plan.profile import Profile, divided, trained_so
 
 
 class Planner:
@@ -91,7 +91,7 @@ class Planner:
 
         def profiled() -> Profile:
             profile, _ = self._profile_of(rows, on)
-            return recomputing(profile) if pipeline.recompute else profile
+            return trained_so(profile, pipeline.micro_batches > 1, pipeline.recompute)
 
         wiring = wiring_of(self._graph)
         begins = best_cut(self._graph, pipeline, schedule, profiled)

@@ -50,7 +50,7 @@ from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
-from tnt_notebook.plan.profile import Profile, recomputing
+from tnt_notebook.plan.profile import Profile, trained_so
 
 _PHASES = ("train", "test", "predict")
 
@@ -97,7 +97,7 @@ class PipelineSteps:
 
         def profiled() -> Profile:
             profile, _ = profile_of_rank(model, self._graph, expected, ranks.mesh, layouts)
-            return recomputing(profile) if pipeline.recompute else profile
+            return trained_so(profile, pipeline.micro_batches > 1, pipeline.recompute)
 
         begins = agreed_begins(setting.over, self._graph, pipeline, schedule, profiled)
         cut = partition(wiring_of(self._graph), begins)
