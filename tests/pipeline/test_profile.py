@@ -58,6 +58,16 @@ def test_all_layers_together_do_what_a_step_does():
             np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_what_a_loop_keeps_is_counted(cache):
+    def kept(steps: int) -> int:
+        model = keras.Sequential([keras.Input((steps, 8)), layers.LSTM(32)])
+        return sum(profile_of(model, surveyed(model), 16).inner_bytes)
+
+    of_a_step = 16 * 32 * 4  # four gates, a state and an output, at least
+    assert kept(20) > 20 * 6 * of_a_step
+    assert kept(40) == pytest.approx(2 * kept(20), rel=0.02)
+
+
 def measured_twice(folder, name, different):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", folder)

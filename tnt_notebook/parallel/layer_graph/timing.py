@@ -15,6 +15,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.core.framework import full_type_pb2
+from tensorflow.python.ops import handle_data_util
 
 from tnt_notebook.keras.losses import forget_losses
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph
@@ -29,6 +31,9 @@ _LONG_S, _SHORT_S = 0.2, 0.004
 #: For a median, how many times as long as is asked for runs may take, until there are enough.
 _MOST_TIMES = 4
 
+#: How often runs of all calls are timed in turn, and for how long each time.
+_ROUNDS, _ROUND_S = 5, 0.15
+
 #: Nothing that is done takes less.
 _LEAST_S = 1e-6
 
@@ -40,11 +45,13 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     """Times all calls of a graph at once, of the whole backward (as ``inputs``): TensorFlow begins
     some ops while others run, and needs less for those of one function than for those of many."""
     run = whole_run(graph, learning, rows)
-    there, both, again = (
-        max(_LEAST_S, median_s(functools.partial(run, *how)) - _call_s())
-        for how in (("F",), ("FB",), ("FB", True))
-    )
-    return Measured(there, max(_LEAST_S, both - there), 0.0, max(0.0, again - both), 0.0, ())
+    runs = [functools.partial(run, *how) for how in (("F",), ("FB",), ("FB", True))]
+    # In turn: this machine may be faster in one second than in the next.
+    rounds = [[median_s(one, _ROUND_S) for one in runs] for _ in range(_ROUNDS)]
+    there = max(_LEAST_S, median(f for f, _, _ in rounds) - _call_s())
+    back = max(_LEAST_S, median(both - f for f, both, _ in rounds))
+    again = median(longer - both for _, both, longer in rounds)
+    return Measured(there, back, 0.0, min(max(0.0, again), there), 0.0, ())
 
 
 def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[..., list[tf.Tensor]]:
@@ -75,10 +82,12 @@ def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[..
     def function(wants: str, recompute: bool, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
         wanted: list[tf.Tensor] = []
+        before: list[tf.Tensor] = []  # as actions of a step: a forward done again waits for this
         for kind, part in joint.cut(kinds, recompute).items():
             if kind in wants and part.gives:
-                results = part.function(*(pool[name] for name in part.takes))
-                named = dict(zip(part.gives, results, strict=True))
+                with tf.control_dependencies(before):
+                    before = part.function(*(pool[name] for name in part.takes))
+                named = dict(zip(part.gives, before, strict=True))
                 wanted += [one for name, one in named.items() if kind != "F" or _is_y(name)]
                 pool.update(_with_slopes(named))
         return wanted
@@ -109,15 +118,11 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
 
     learns = [n for n in takes if n in learning]
     gives_gradients = any(is_differentiable(graph.specs[n].dtype) for n in call.gives)
-    parts = parts_of(
-        forward,
-        [
-            graph.packed_spec(n) for n in takes
-        ],  # of any number of rows, as of a stage: more is kept then
-        [v.value for v in weights],
-        "FIW" if gives_gradients and (learns or weights) else "F",
-        differentiated=range(len(learns)),
-    )
+    kinds = "FIW" if gives_gradients and (learns or weights) else "F"
+    # Of any number of rows, as of a stage: more is kept then.
+    specs = [graph.packed_spec(n) for n in takes]
+    joint = Joint(forward, specs, [v.value for v in weights], kinds != "F", range(len(learns)))
+    parts = joint.cut(kinds)
     if isinstance(call.operation, keras.Layer):
         forget_losses(call.operation)  # tensors of a graph that nobody runs
     pool = {f"x{i}": sample(graph.spec(n), rows, n in graph.sparse) for i, n in enumerate(takes)}
@@ -129,9 +134,30 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     saved = {name for name in parts["F"].gives if name in needed and not _is_y(name)}
     kept = {name for name in needed if name in pool and (_is_y(name) or _is_x(name))}
     kept |= {f"y{made.index(name)}" for name in saved if name in made}
-    inner = sum(math.prod(pool[n].shape) * pool[n].dtype.size for n in saved if n not in made)
+    traced = joint.graph.get_tensor_by_name
+    inner = sum(_bytes(pool[name], traced(name), rows) for name in saved if name not in made)
     there = seconds["F"]
     return Measured(there, seconds["I"], seconds["W"], there, inner, tuple(sorted(kept)))
+
+
+def _bytes(value: tf.Tensor, traced: tf.Tensor, rows: int) -> int:
+    """Of a value. A loop keeps lists of what its turns have made: of them, what depends on the
+    samples; to weights they only refer.
+
+    Args:
+        traced: the same in the graph, of any number of samples.
+    """
+    if value.dtype != tf.variant:
+        return math.prod(value.shape) * int(value.dtype.size)
+    about = handle_data_util.get_resource_handle_data(traced)
+    bytes = 0
+    for of in about.shape_and_type if about is not None else ():
+        axes = [axis.size for axis in of.shape.dim]
+        if of.type.type_id == full_type_pb2.TFT_ARRAY and -1 in axes:
+            turns = int(tf.raw_ops.TensorListLength(input_handle=value))
+            element = math.prod(rows if axis == -1 else axis for axis in axes)
+            bytes += turns * element * int(tf.as_dtype(of.dtype).size)
+    return bytes
 
 
 def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.Tensor]]:
