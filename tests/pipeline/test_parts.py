@@ -45,6 +45,20 @@ KINDS = {
 }
 
 
+def kept_by_a_loop(dropout):
+    """Whether forward keeps lists of a loop for a backward that computes it again."""
+    layer = layers.LSTM(4, dropout=dropout, seed=1)
+    layer.build((None, 5, 8))
+    weights = [v.value for v in layer.trainable_variables]
+    specs = [tf.TensorSpec((None, 5, 8))]
+    parts = parts_of(lambda xs: [layer(xs[0], training=True)], specs, weights, "FB", True)
+    return any(t.dtype == tf.variant for t in parts["F"].function.outputs)
+
+
+def test_a_loop_that_only_reads_is_computed_again():
+    assert not kept_by_a_loop(0.0) and not kept_by_a_loop(0.5)  # which draws before the loop
+
+
 def differentiated(name, kinds, recompute):
     """(ours, a tape's) outputs, gradients and state."""
     make, batch = KINDS[name]

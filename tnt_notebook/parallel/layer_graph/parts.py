@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.keras.tensorflow import share_functions
+from tnt_notebook.keras.traced import only_reads
 from tnt_notebook.parallel.exchange.sparse_rows import are_distinct
 
 #: Tensors of a traced graph, by name.
@@ -111,6 +112,7 @@ class Joint:
                 wanted = range(len(inputs)) if differentiated is None else differentiated
                 self._differentiate(weights, wanted)
         self.definition = self.graph.as_graph_def()
+        self._functions = {f.signature.name: f for f in self.definition.library.function}
         self.captured = {inner.name: outer for outer, inner in self.graph.captures}
 
     def cut(self, kinds: str, recompute: bool = False, name: str = "stage") -> dict[str, Part]:
@@ -207,7 +209,10 @@ class Joint:
     def _is_state(self, tensor: tf.Tensor) -> bool:
         """What would not be the same if it were computed again."""
         op = tensor.op
-        return op.op_def.is_stateful and not self._is_cheap(tensor) and op.type != "Placeholder"
+        if not op.op_def.is_stateful or self._is_cheap(tensor) or op.type == "Placeholder":
+            return False
+        reads_assigned = any(x.name in self._assigned for x in op.inputs)
+        return reads_assigned or not only_reads(op.node_def, self._functions)
 
     def _part(
         self,

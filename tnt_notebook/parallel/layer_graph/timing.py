@@ -15,10 +15,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.core.framework import full_type_pb2
-from tensorflow.python.ops import handle_data_util
 
 from tnt_notebook.keras.losses import forget_losses
+from tnt_notebook.keras.traced import elements_of_list
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph
 from tnt_notebook.parallel.layer_graph.packing import packed, unpacked
 from tnt_notebook.parallel.layer_graph.parts import Joint, Part, is_differentiable, parts_of
@@ -149,14 +148,12 @@ def _bytes(value: tf.Tensor, traced: tf.Tensor, rows: int) -> int:
     """
     if value.dtype != tf.variant:
         return math.prod(value.shape) * int(value.dtype.size)
-    about = handle_data_util.get_resource_handle_data(traced)
     bytes = 0
-    for of in about.shape_and_type if about is not None else ():
-        axes = [axis.size for axis in of.shape.dim]
-        if of.type.type_id == full_type_pb2.TFT_ARRAY and -1 in axes:
+    for dtype, axes in elements_of_list(traced):
+        if -1 in axes:
             turns = int(tf.raw_ops.TensorListLength(input_handle=value))
             element = math.prod(rows if axis == -1 else axis for axis in axes)
-            bytes += turns * element * int(tf.as_dtype(of.dtype).size)
+            bytes += turns * element * int(dtype.size)
     return bytes
 
 
