@@ -83,7 +83,7 @@ def typed_options(plan):
 
 @pytest.mark.parametrize(
     ("make", "limit", "options"),
-    [(mlp, None, set()), (mlp, "6KB", set()), (wide, "100KB", {"mesh", "memory_limit"})],
+    [(mlp, None, set()), (mlp, "9KB", set()), (wide, "120KB", {"mesh", "memory_limit"})],
 )
 def test_it_is_as_typed(ranks, make, limit, options):
     for rank, (found, typed) in enumerate(ranks.run(2, auto, make, limit)):
