@@ -30,8 +30,9 @@ _LONG_S, _SHORT_S = 0.2, 0.004
 #: For a median, how many times as long as is asked for runs may take, until there are enough.
 _MOST_TIMES = 4
 
-#: How often runs of all calls are timed in turn, and for how long each time.
-_ROUNDS, _ROUND_S = 5, 0.15
+#: How often runs of all calls are timed in turn, at most; seconds of each, and of all rounds after
+#: which there is no other.
+_ROUNDS, _ROUND_S, _ROUNDS_S = 3, 0.15, 2.0
 
 #: Nothing that is done takes less.
 _LEAST_S = 1e-6
@@ -45,8 +46,11 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     some ops while others run, and needs less for those of one function than for those of many."""
     run = whole_run(graph, learning, rows)
     runs = [functools.partial(run, *how) for how in (("F",), ("FB",), ("FB", True))]
-    # In turn: this machine may be faster in one second than in the next.
-    rounds = [[median_s(one, _ROUND_S) for one in runs] for _ in range(_ROUNDS)]
+    # In turn: a machine may be faster in one second than in the next.
+    rounds: list[list[float]] = []
+    begun = time.perf_counter()
+    while len(rounds) < _ROUNDS and (not rounds or time.perf_counter() - begun < _ROUNDS_S):
+        rounds.append([median_s(one, _ROUND_S) for one in runs])
     there = max(_LEAST_S, median(f for f, _, _ in rounds) - _call_s())
     back = max(_LEAST_S, median(both - f for f, both, _ in rounds))
     again = median(longer - both for _, both, longer in rounds)
