@@ -253,7 +253,7 @@ class Notebook:
         """Writes another source into a cell."""
         self.page.evaluate(SET_SOURCE, [cell, source])
 
-    def run_and_wait(self, cell: int, timeout_s: float = 150) -> None:
+    def run_and_wait(self, cell: int, timeout_s: float = 300) -> None:
         """Runs a cell and waits until it has ended."""
         number = re.compile(r"\[\d+\]:")
         prompt = self.prompt(cell)

@@ -28,7 +28,7 @@ print("cluster", json.dumps([_cluster.id, _cluster.record.plan], default=str))
 """
 WAIT = """
 try:
-    fit.wait(120)
+    fit.wait(300)
 except BaseException as error:
     print("error", type(error).__name__, error)
 print("state", fit.state)

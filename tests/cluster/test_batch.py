@@ -104,7 +104,7 @@ Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True)
             assert f"job {job['id']} is pending: " in said
             assert "Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)" in said
             owner.send_signal(2)  # as the notebook's interrupt
-            owner.communicate(timeout=60)
+            owner.communicate(timeout=180)
         assert system.job(job["id"])["how"] == "cancelled" and left() == []
     finally:
         system.hold(None)

@@ -84,7 +84,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     kill(cluster, 1)
     signal_9 = r"rank 1 died on \S+ \(SIGKILL, signal 9: often out of memory\). ranks 0,2 live"
     with pytest.raises(DeathError, match=signal_9) as raised:
-        fit.wait(150)
+        fit.wait(300)
     assert ".cc:" not in str(raised.value)  # TensorFlow's banner
     assert time.monotonic() - begin < 20 and raised.value.ranks == [1]
     assert [row.state for row in cluster.status()] == ["idle", "dead", "idle"]
@@ -94,7 +94,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     assert capsys.readouterr().out == f"{where}\nrank 0: 0 0 2\nrank 2: 20 1 2\n"
     with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
         cluster.run("1", [1])
-    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(150).state == "finished"
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(300).state == "finished"
 
     start_missing(cluster)
     assert [row.state for row in cluster.status()] == ["idle"] * 3
@@ -102,7 +102,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     assert cluster.pull("mine", 2) == 20
     with pytest.raises(ClusterError, match="'mine' is not defined"):
         cluster.pull("mine", 1)
-    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(150).state == "finished"
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(300).state == "finished"
 
 
 def test_a_model_of_before_trains_on_the_others(cluster, capsys):
@@ -268,7 +268,7 @@ while True:
             eventually(lambda: {row.state for row in cluster.status()} == {"busy"})
             kill(cluster, 0)
             with pytest.raises(DeathError, match="rank 0 died on "):
-                running.result(10)
+                running.result(60)
         start_missing(cluster)
         cluster.run("from tnt_notebook import comm")
         cluster.run("all_ = comm.world().gather_numbers(comm.rank())")
@@ -290,13 +290,13 @@ def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair, impatient
         if attempt == 0:  # it goes on by itself
             eventually(lambda: "all ranks were started again, from" in capsys.readouterr().out)
     with pytest.raises(ClusterError, match="waited 6 s for rank 1") as raised:
-        fit.wait(120)
+        fit.wait(300)
     assert "Rank 1 was here:\n(it did not say: it is stopped" in str(raised.value)
     pair.run("1")
 
 
 def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp_path, capsys):
-    whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
+    whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(300).history["loss"]
     in_memory, on_disk = {"folder": None, "in_memory": True}, {"folder": str(tmp_path)}
     for on_failure, victim, checkpoint, exchange, how, living in (
         ("shrink", 0, in_memory, "allreduce", "going on with ranks 1-2", [1, 2]),
@@ -309,7 +309,7 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp
         )
         eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2)
         kill(cluster, victim)
-        fit.wait(120)
+        fit.wait(300)
         assert fit.state == "finished"
         assert fit.history["loss"] == pytest.approx(whole, rel=1e-4)
         end = "(SIGKILL, signal 9: often out of memory)"
@@ -352,4 +352,4 @@ print(killed.lately())
     python = Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, text=True)
     assert python.stdout is not None and python.stdout.readline() == "ready\n"
     memory_limit(python.pid, 50_000_000, above=False)
-    assert python.communicate("\n", timeout=60)[0] == "1\n"
+    assert python.communicate("\n", timeout=180)[0] == "1\n"

@@ -27,10 +27,10 @@ finally:
 
 def test_ranks_are_devices_in_cells_alone(pair, capsys):
     fit = pair.fit(CELL, {})
-    assert fit.wait(150).state == "finished"
+    assert fit.wait(300).state == "finished"
     assert "['cpu:0', 'cpu:1'] 2" in capsys.readouterr().out
     assert fit.model.get_layer("d1").kernel.shape == (8, 5)
     assert keras.distribution.list_devices() == ["cpu:0"]
     both = pair.fit(CELL, {"mesh": "model=2"})
     with pytest.raises(RankError, match="ModelParallel.*and a mesh is given"):
-        both.wait(150)
+        both.wait(300)

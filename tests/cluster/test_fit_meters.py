@@ -32,7 +32,7 @@ model.fit(x, x[:, :1], batch_size=64, epochs=10_000, callbacks=[Limited()])
 
 def test_what_ranks_use_is_in_frames_on_the_card_on_disk_and_in_the_export(pair, tmp_path):
     fit = pair.fit(CELL, {}, title="meters")
-    assert fit.wait(150).state == "finished"
+    assert fit.wait(300).state == "finished"
     curves = curves_of(telemetry.main_run(fit.frames))
     seconds = sorted(curves.at)
     assert len(seconds) >= 4 and seconds == list(range(seconds[0], seconds[-1] + 1))

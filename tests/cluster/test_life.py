@@ -118,7 +118,7 @@ def test_ranks_have_their_cores_and_gpus_and_a_stop_leaves_nothing(
         eventually(lambda: cluster.busy)
     cluster.stop()
     with pytest.raises(ClusterError, match="stopped or restarted"):
-        fit.wait(90)
+        fit.wait(300)
     assert fit.state == "stopped"
     eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("tnt-fit")])
     assert processes_of(cluster_id) == []

@@ -96,10 +96,10 @@ def test_a_fit_waits_can_be_ended_meanwhile_and_raises_what_loading_raised(loadi
     eventually(lambda: fit.state == "running")
     fit.abort()
     with pytest.raises((RankError, ClusterError), match="KeyboardInterrupt"):
-        fit.wait(90)
+        fit.wait(300)
     (tmp_path / "go").write_text("raise ImportError('libcuda of a test is missing')")
     with pytest.raises(RankError, match="ImportError: libcuda of a test is missing"):
-        loading.fit("1", {}).wait(90)
+        loading.fit("1", {}).wait(300)
     assert "could not be loaded in advance: ImportError: libcuda" in loading.logs(1)
     with pytest.raises(RankError, match="calls neither fit"):  # it was told; this one loads itself
-        loading.fit("1", {}).wait(150)
+        loading.fit("1", {}).wait(300)

@@ -131,7 +131,7 @@ def test_a_person_ends_one_or_all_and_a_file_goes_on(pair: Cluster, tmp_path):
     eventually(lambda: [row.state for row in pair.status()] == ["busy", "busy"])
     assert pair.busy
     sweep.stop()
-    sweep.wait(150)
+    sweep.wait(300)
     assert sweep.state == "stopped"
     assert [row.state for row in sweep.board.rows] == ["stopped", "cut off", "cut off"]
     ended = ENDLESS.replace("100_000", "1")
@@ -159,7 +159,7 @@ def test_trials_that_are_worse_are_pruned(pair: Cluster):
 
 
 def test_its_time_is_over(pair: Cluster):
-    sweep = pair.sweep(ENDLESS, task({"width": Range(1, 6)}, SCORE, timeout_s=1.0)).wait(150)
+    sweep = pair.sweep(ENDLESS, task({"width": Range(1, 6)}, SCORE, timeout_s=1.0)).wait(300)
     assert sweep.state == "stopped" and sweep.error is None
     assert sweep.board.notes == ["Its time is over: what ran was stopped."]
     assert {row.state for row in sweep.board.rows} == {"cut off"}
@@ -170,7 +170,7 @@ def test_an_abort_ends_trials_amid_a_call(pair: Cluster, tmp_path):
     sweep = pair.sweep(ENDLESS.replace("logs['score']", wait), task({"width": Range(1, 6)}, SCORE))
     eventually(lambda: len(os.listdir(tmp_path)) == 2)
     sweep.abort()
-    sweep.wait(150)
+    sweep.wait(300)
     assert sweep.state == "stopped" and {r.state for r in sweep.board.rows} == {"cut off"}
     pair.run("import tnt_notebook as tnt; assert tnt.world().gather_numbers(1) == [1, 1]")
 

@@ -65,7 +65,7 @@ def view_of(*frames: Frame, end: State | None = "finished") -> LiveView:
 
 def executed(cell, environment):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=environment)
+    NotebookClient(notebook, timeout=180, kernel_name="python3").execute(env=environment)
     return notebook
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_failed_at_once_keeps_its_error_and_no_figure(environment):
 def test_a_terminal_prints_one_line_and_the_summary(environment):
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "-c", CELL]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=True
+        command, env=environment, capture_output=True, text=True, timeout=180, check=True
     )
     lines = done.stdout.splitlines()
     assert lines[0] == "MLP: live view of 2 ranks"

@@ -20,7 +20,7 @@ def main(hostfile: str, folder: Path) -> None:
         tell("ON", *(row.host for row in cluster.status()), record.reached)
         tell("BY", cluster.links.by)
         tell("FOLDER", *record.plan["folders"])
-        fit = cluster.fit(TRAIN.format(epochs=2), {}).wait(120)
+        fit = cluster.fit(TRAIN.format(epochs=2), {}).wait(300)
         tell("LOSS", *fit.history["loss"])
         fit = cluster.fit(TRAIN.format(epochs=10_000_000), {})
         while len(fit.frames) < 3:
@@ -29,7 +29,7 @@ def main(hostfile: str, folder: Path) -> None:
         sys.stdin.readline()  # until something has been done to a host
         begin = time.monotonic()
         try:
-            fit.wait(150)
+            fit.wait(300)
         except TntError as error:
             tell("AFTER", time.monotonic() - begin)
             tell("ERROR", *str(error).splitlines()[:1])

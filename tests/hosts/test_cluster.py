@@ -73,7 +73,7 @@ def test_start_train_and_lose_a_host(rack, tmp_path, event):
         }[event]  # fmt: skip
         assert told["ERROR"].startswith(f"rank 1 died on node3{why}. "), told["ALL"]
         assert float(told["AFTER"]) < 8 and told["AGAIN"] == "idle idle"
-        assert notebook.wait(150) == 0
+        assert notebook.wait(300) == 0
     finally:
         notebook.kill()
         notebook.communicate()

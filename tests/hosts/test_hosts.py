@@ -24,7 +24,7 @@ def test_hosts_share_files_and_start_commands_but_share_no_memory_and_no_process
         assert output(1, "ls /dev/shm") == ""
 
         command = [str(rack.agent), "node2", "read x; echo out $x; echo err >&2; exit 7"]
-        run = rack[0].run(command, input="in", capture_output=True, text=True, timeout=60)
+        run = rack[0].run(command, input="in", capture_output=True, text=True, timeout=180)
         assert (run.returncode, run.stdout, run.stderr) == (7, "out in\n", "err\n")
 
 

@@ -51,7 +51,7 @@ while len(fit.frames) == before:
     time.sleep(0.05)
 print(json.dumps({"dead": cluster._alive().dead(), "engines": len(cluster._alive().client.ids)}))
 fit.stop()
-print(json.dumps({"state": fit.wait(150).state}), flush=True)
+print(json.dumps({"state": fit.wait(300).state}), flush=True)
 cluster.stop()
 """
 
@@ -70,7 +70,7 @@ def target(host: SharedHost) -> Iterator[dict[str, Any]]:
             line = next((line for line in owner.stdout if line.startswith("{")), "")
             assert line, owner.stderr.read()
             yield json.loads(line)
-            said, errors = owner.communicate("end\n", timeout=60)
+            said, errors = owner.communicate("end\n", timeout=180)
         finally:
             owner.kill()
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -82,7 +82,7 @@ def attempt(host: SharedHost, what: str, target: dict, user: str = "bob", *befor
     target = {**target, "ports": [place[:2] for place in target["ports"]]}
     run = host.run(
         [*before, sys.executable, str(STRANGER), what], user,
-        input=json.dumps(target), capture_output=True, text=True, timeout=60,
+        input=json.dumps(target), capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert run.stdout, run.stderr
     return json.loads(run.stdout.splitlines()[-1])

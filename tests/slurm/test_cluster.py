@@ -52,7 +52,7 @@ def test_start_train_attach_restart_stop(slurm):
         assert joined is not None
         eventually(lambda: len(joined.frames) > 3)
         joined.stop()
-        assert joined.wait(150).state == "stopped"
+        assert joined.wait(300).state == "stopped"
         assert cluster.pull("ours") == str(job)
 
         cluster.restart(report=lines.append)
@@ -89,7 +89,7 @@ Cluster(2, launcher="slurm", report=lambda line: print(line, flush=True))
             job = next(number for number, j in slurm.jobs().items() if j.state == "PENDING")
             assert f"job {job} is pending: " in told
             owner.send_signal(2)  # as the notebook's interrupt
-            owner.communicate(timeout=60)
+            owner.communicate(timeout=180)
         assert slurm.jobs()[job].state == "CANCELLED" and left() == []
     finally:
         for node in slurm.nodes:
@@ -133,7 +133,7 @@ class Slow(keras.callbacks.Callback):
         eventually(lambda: len(fit.history.get("loss", [])) > 1)
         # What Slurm sends before a time limit, as the script asks for.
         slurm.run(["scancel", "--batch", "--signal=USR1", str(job)], check=True)
-        fit.wait(120)
+        fit.wait(300)
         assert len(fit.history["loss"]) == 40 and runs(fit.frames)[-1][0]["epoch"] > 1
         assert int(cluster.record.job or 0) == job + 1
         assert f"in job {job + 1}, from the last checkpoint (1 of at most 1)" in (
@@ -146,7 +146,7 @@ class Slow(keras.callbacks.Callback):
         slurm.cancel(job + 1)
         why = f"(?s)died.*Slurm says: job {job + 1} has ended: it was cancelled"
         with pytest.raises(ClusterError, match=why):
-            fit.wait(90)
+            fit.wait(300)
 
 
 def test_a_killed_owner_leaves_no_job(slurm):
@@ -214,7 +214,7 @@ def test_nothing_stays_on_any_node(tmp_path):
                 assert here == on_nodes() and len(here) == 4
                 if how == "scancel":  # it lets nobody clean up on other nodes
                     slurm.cancel(max(slurm.jobs()))
-                said, _ = notebook.communicate("\n", timeout=60)
+                said, _ = notebook.communicate("\n", timeout=180)
                 assert notebook.returncode == 0
                 assert ("died" in said) == (how == "killed"), said
             finally:

@@ -34,7 +34,7 @@ def measured(sender: Host, receiver: Host, seconds: float = 1.0) -> Link:
     with listener:
         assert listener.stdout is not None and listener.stdout.readline() == "ready\n"
         command = [*program, receiver.name, str(seconds)]
-        run = sender.run(command, check=True, capture_output=True, text=True, timeout=60)
+        run = sender.run(command, check=True, capture_output=True, text=True, timeout=180)
     return Link(**json.loads(run.stdout))
 
 

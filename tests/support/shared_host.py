@@ -84,7 +84,7 @@ class SharedHost:
     def ask(self, program: str, user: str, *arguments: str) -> str:
         """What a program in Python prints when a user runs it; it must succeed."""
         command = [sys.executable, "-c", program, *arguments]
-        run = self.run(command, user, capture_output=True, text=True, timeout=60)
+        run = self.run(command, user, capture_output=True, text=True, timeout=180)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
 

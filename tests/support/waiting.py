@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], seconds: float = 120.0) -> T:
+def eventually(condition: Callable[[], T], seconds: float = 240.0) -> T:
     """What the condition says once it holds; fails if it does not within so many seconds."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
