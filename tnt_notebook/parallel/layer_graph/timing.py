@@ -81,12 +81,14 @@ def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[..
             forget_losses(call.operation)
     samples = [sample(graph.spec(n), rows, n in graph.sparse) for n in takes]
 
+    cut = functools.cache(joint.cut)  # forward alone is of the same parts as with backward
+
     @tf.function(autograph=False)
     def function(wants: str, recompute: bool, *given: tf.Tensor) -> list[tf.Tensor]:
         pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
         wanted: list[tf.Tensor] = []
         before: list[tf.Tensor] = []  # as actions of a step: a forward done again waits for this
-        for kind, part in joint.cut(kinds, recompute).items():
+        for kind, part in cut(kinds, recompute).items():
             if kind in wants and part.gives:
                 with tf.control_dependencies(before):
                     before = part.function(*(pool[name] for name in part.takes))
@@ -95,7 +97,12 @@ def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[..
                 pool.update(_with_slopes(named))
         return wanted
 
-    return lambda wants, recompute=False: function(wants, recompute, *samples)
+    def run(wants: str, recompute: bool = False) -> list[tf.Tensor]:
+        cut(kinds, recompute)  # not while something else is traced
+        result: list[tf.Tensor] = function(wants, recompute, *samples)
+        return result
+
+    return run
 
 
 def _with_slopes(results: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
