@@ -102,8 +102,8 @@ lab: $(READY)
 test: $(READY)
 	$(BIN)/cmake --build build/editable --target kernels_tests
 	$(CTEST) --test-dir build/editable
-	@$(PYTEST) -p no:cacheprovider --nbval $(WAITING) >$(LOCAL)/waiting.log 2>&1 & waiting=$$!; \
-	nice -n 5 $(PYTEST) -p no:cacheprovider $(COMPUTING) >$(LOCAL)/computing.log 2>&1 & computing=$$!; \
+	@$(PYTEST) $(BESIDE) --nbval $(WAITING) >$(LOCAL)/waiting.log 2>&1 & waiting=$$!; \
+	nice -n 2 $(PYTEST) $(BESIDE) $(COMPUTING) >$(LOCAL)/computing.log 2>&1 & computing=$$!; \
 	failed=0; $(PYTEST) tests $(patsubst %,--ignore=%,$(WAITING) $(COMPUTING)) || failed=1; \
 	wait $$waiting || failed=1; wait $$computing || failed=1; \
 	echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
@@ -112,6 +112,8 @@ test: $(READY)
 
 # What a shell starts aside would not hear Ctrl-C.
 PYTEST := env --default-signal=INT $(BIN)/python -m pytest
+# Short, so that what is shown of a long log has what failed.
+BESIDE := -p no:cacheprovider --quiet --tb=short
 # Three run at a time: these wait for batch systems, hubs and hosts most of the time; and notebooks,
 WAITING := tests/slurm tests/hub tests/hosts notebooks
 # these compute on ranks that are there, and the others start clusters, kernels and browsers.

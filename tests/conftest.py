@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.cases import THOROUGH
 from tests.support.rank_pool import RankPool
 from tests.support.shared_cluster import SharedCluster
+from tnt_notebook.cluster.output import cell_output
 
 # How long an example takes says nothing here, where other tests run beside it.
 settings.register_profile(
@@ -70,6 +71,14 @@ def short_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "tnt_config.json").write_text(json.dumps({"ClusterDefaults": chosen}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_PATH", str(folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_merging() -> Iterator[None]:
+    """However late a rank of a busy machine is, what it prints like others is shown with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cell_output, "HOLD_S", 60.0)
         yield
 
 

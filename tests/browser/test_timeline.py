@@ -51,7 +51,7 @@ FRAMES = """(seconds) => new Promise((resolve) => {
   const next = (now) => {
     frames += 1;
     if (now - start < 1000 * seconds) requestAnimationFrame(next);
-    else resolve((1000 * frames) / (now - start));
+    else resolve(frames);
   };
   requestAnimationFrame(next);
 })"""
@@ -338,7 +338,7 @@ def test_64_ranks_are_smooth_and_cheap(
     whole_run = notebook.page.locator(".tnt-run-canvas")
     expect(whole_run).to_have_attribute("aria-label", re.compile(r"CPU \d+%, memory \d+ MB"))
     notebook.page.set_viewport_size({"width": 1280, "height": 1500})  # all of it is in sight
-    frames = notebook.page.evaluate(FRAMES, 2)
+    frame_s = cpu_s_of_a_frame(notebook)
     # From one step to the next: a step of so many ranks comes every few seconds only.
     wait_for_another_step(notebook)
     start, before = time.monotonic(), sum(received)
@@ -348,9 +348,24 @@ def test_64_ranks_are_smooth_and_cheap(
     notebook.page.get_by_role("button", name="Pause view").click()
     notebook.screenshot("timeline-64", notebook.page.locator(".tnt-card"))
     with capsys.disabled():
-        print(f" {frames:.0f} frames/s, {bytes_per_s / 1e3:.1f} kB/s ", end="")
-    assert frames > 20
+        print(f" {1e3 * frame_s:.0f} ms a frame, {bytes_per_s / 1e3:.1f} kB/s ", end="")
+    assert frame_s < 1 / 20
     assert bytes_per_s < 10_000
+
+
+def cpu_s_of_a_frame(notebook: Notebook) -> float:
+    """Seconds of the page's main thread that a frame takes. Those of the clock would count whatever
+    else this machine does."""
+    session = notebook.page.context.new_cdp_session(notebook.page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy_s() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+    before = busy_s()
+    frames = notebook.page.evaluate(FRAMES, 2)
+    return (busy_s() - before) / frames
 
 
 def wait_for_another_step(notebook: Notebook) -> None:

@@ -179,7 +179,7 @@ def test_a_dataset_of_ones_own_says_where_its_time_goes(ranks):
     assert row == other[0] and (missing, array) == other[1:]
     assert 0 < row["samples_per_s"] <= 1.2 * 2 * 500 and row["calls"] == 1
     shares = {part["part"]: part["share"] for part in row["parts"]}
-    assert list(shares) == ["read", "map", "batch"] and shares["map"] > 0.7
+    assert list(shares) == ["read", "map", "batch"] and max(shares, key=shares.__getitem__) == "map"
     assert missing.startswith("On rank 1: 'train' is not defined in the cells")
     assert array == (
         "'train' is a ndarray: what is measured is a tf.data.Dataset of batches, or a "
