@@ -90,7 +90,8 @@ def fitted(name: str, distributed: bool) -> Outcome:
         if name == "masked":
             x[::3, 2:] = 0
         fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
-        more = {"mesh": mesh, "layouts": layouts} if distributed else {}
+        shares = (2, 1) if mesh.along("data") == 2 else None
+        more = {"mesh": mesh, "layouts": layouts, "shares": shares} if distributed else {}
         return train(compiled, fit, distributed, {"x": x, "y": y, "batch_size": 7}, more=more)
     finally:
         keras.config.set_floatx("float32")

@@ -3,6 +3,7 @@ what that way gives where it is typed."""
 
 import contextlib
 import io
+import time
 
 import keras
 import numpy as np
@@ -98,6 +99,55 @@ def test_it_is_as_typed(ranks, make, limit, options):
             assert found["promised"] <= {None, float(f"{plan.step_s:.4g}")}
         if limit is not None:
             assert plan.rank_bytes <= parsed_size(limit) and options <= set(plan.options)
+
+
+class Tired(keras.layers.Layer):
+    """Takes its time for each sample: on rank 1 four times as long."""
+
+    def call(self, x):
+        each = 0.024 if comm.rank() == 1 else 0.006
+
+        def rest(rows):
+            time.sleep(each * rows)
+            return rows
+
+        rested = tf.numpy_function(rest, [tf.shape(x)[0]], tf.int32)
+        with tf.control_dependencies([rested]):
+            return tf.identity(x)
+
+
+def tired():
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((8,)), Tired(), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def uneven():
+    found, typed = auto(tired)
+    return found, typed, trained({}, tired)
+
+
+def test_a_rank_that_is_slower_has_less_to_do(ranks):
+    for found, typed, equal in ranks.run(2, uneven):
+        close(found, typed)
+        close(found, equal)
+        quick, slow = found["plan"].options["shares"]
+        assert 2 < quick / slow < 8
+        assert found["plan"].step_s < 2 * 0.024  # of which it would have two otherwise
+
+
+def by_plan():
+    plan = Promise({"exchange": "sharded"}, 2, 4, 1.0, 1, 1.0)
+    return trained({"plan": plan}, wide), trained({"exchange": "sharded"}, wide), trained({}, wide)
+
+
+def test_a_plan_says_what_replicas_exchange(ranks):
+    for planned, typed, whole in ranks.run(2, by_plan):
+        close(planned, typed)
+        close(planned, whole)
+    with pytest.raises(ValueError, match="The plan is for the exchange sharded: leave out"):
+        FitOptions(plan=Promise({"exchange": "sharded"}, 2, 4, 1.0, 1, 1.0), exchange="late")
 
 
 def too_little():

@@ -17,7 +17,7 @@ from tests.support.cases import latin
 from tnt_notebook import ops
 
 
-def run_model(name: str, distributed: bool) -> Outcome:
+def run_model(name: str, shares: tuple[int, ...], distributed: bool) -> Outcome:
     make, data = MODELS[name]
     x, y = data()
     fit = {"x": x, "y": y, "batch_size": 16, "epochs": 2}
@@ -25,12 +25,15 @@ def run_model(name: str, distributed: bool) -> Outcome:
     if name != "gan":
         fit["validation_split"] = 0.3
         evaluate = {"x": x, "y": y, "batch_size": 12}
-    return train(make, fit, distributed, evaluate)
+    return train(make, fit, distributed, evaluate, more={"shares": shares or None})
 
 
-@pytest.mark.parametrize(("name", "n"), latin(MODELS, (2, 3, 2, 4)))
-def test_models(ranks, name, n):
-    compare(ranks, n, run_model, name)
+@pytest.mark.parametrize(
+    ("name", "n", "shares"),
+    [(name, *how) for name, how in latin(MODELS, ((2, ()), (3, (3, 1, 2)), (2, (1, 3)), (4, ())))],
+)
+def test_models(ranks, name, n, shares):
+    compare(ranks, n, run_model, name, shares, True, alone=(name, (), False))
 
 
 @pytest.mark.core
@@ -38,7 +41,7 @@ def test_models(ranks, name, n):
     "name", ["mlp", "several inputs and outputs", "embedding with mask", "gan"]
 )
 def test_models_on_one_rank(ranks, name):
-    compare(ranks, 1, run_model, name)
+    compare(ranks, 1, run_model, name, ())
 
 
 OPTIMIZERS = {

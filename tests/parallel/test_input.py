@@ -135,6 +135,10 @@ PIPELINES: dict[str, tuple[Callable[[Data], Data], str]] = {
 }  # fmt: skip
 
 
+#: Of so many ranks, which share batches unevenly.
+SHARES = {3: (3, 1, 2)}
+
+
 def made(make: Callable[[Data], Data]) -> Data:
     """As on a rank, or in a process, of its own."""
     tf.random.set_seed(1)
@@ -144,16 +148,19 @@ def made(make: Callable[[Data], Data]) -> Data:
 def check(make: Callable[[Data], Data], size: int, why: str | None = None) -> None:
     """Joins what ranks have of two epochs."""
     plain = made(make)
-    parts = [own_part(made(make), Replica(rank, size)) for rank in range(size)]
+    ranks = [Replica(rank, size, SHARES.get(size, ())) for rank in range(size)]
+    parts = [own_part(made(make), one) for one in ranks]
     for dataset, reading in parts:
         assert why is None or reading.why == why
         assert dataset.cardinality() == plain.cardinality()
     for _ in range(2):
         for whole, *slices in zip(plain, *(dataset for dataset, _ in parts), strict=True):
             total = len(tf.nest.flatten(whole)[0])
-            of_ranks = [(share_of(total, rank, size), *own) for rank, own in enumerate(slices)]
+            cuts = [share_of(total, Replica(rank, size)) for rank in range(size)]
+            cuts = [share_of(total, one) for one in ranks]
+            of_ranks = [(cut, *own) for cut, own in zip(cuts, slices, strict=True)]
             for (begin, end), own, share in of_ranks:
-                assert (share.local, share.total) == (end - begin, total)
+                assert (share.first, share.local, share.total) == (begin, end - begin, total)
                 rows = tf.nest.map_structure(lambda leaf, n=end - begin: leaf[:n].numpy(), own)
                 expected = tf.nest.map_structure(lambda leaf, b=begin, e=end: leaf[b:e], whole)
                 same_bits(rows, tf.nest.map_structure(np.asarray, expected))

@@ -45,5 +45,5 @@ def test_it_is_measured_once_and_nothing_is_drawn(ranks, tmp_path):
     for (first, second), numbers, kept in results:
         assert first == second == results[0][0][0]  # as rank 0 has measured
         assert numbers == results[0][1]
-        assert {"busy.json", "optimizers.json", "steps.json"} <= set(kept)
+        assert {"busy.json", "optimizers.json", "speeds.json", "steps.json"} <= set(kept)
         assert first["step_s"] > 0 and first["variable_s"] >= 0 and first["busy"] >= 1

@@ -56,7 +56,7 @@ def trained(
     """Fits, evaluates and predicts.
 
     Args:
-        options: of the pipeline; ``None``: with Keras alone.
+        options: of the pipeline, and ``shares``; ``None``: with Keras alone.
         optimizer: its name, or what makes it, and options.
         compiled: more options of ``compile``, or what makes them.
         evaluated: False: it only fits, without validation.
@@ -84,9 +84,11 @@ def trained(
         fit["validation_data"] = tuple(data.values())
     if len(outputs) == 1 and len(outputs[0].shape) == 2:
         fit["sample_weight"] = np.abs(numbers(SAMPLES, seed=5))
-    in_stages = None if options is None else lambda model: pipeline_of(model, options)
+    of_pipeline = {name: value for name, value in (options or {}).items() if name != "shares"}
+    in_stages = None if options is None else lambda model: pipeline_of(model, of_pipeline)
     evaluate = {**data, "batch_size": 7} if evaluated else None
-    return train(model, fit, options is not None, evaluate, in_stages)
+    more = {"shares": options.get("shares")} if options else None
+    return train(model, fit, options is not None, evaluate, in_stages, more)
 
 
 def refused(make: Make, options: Options, x: Any = None) -> str:

@@ -24,6 +24,8 @@ SIZE = 4
 #: A rank that has more memory is started anew before the tests of another file: TensorFlow keeps
 #: what it has traced, and four ranks would have all of a small machine's.
 MOST_BYTES = 5 << 29
+#: Seconds until all ranks have loaded TensorFlow, on two cores that other tests keep busy.
+START_S = 400
 ROOT = Path(__file__).parents[2]
 
 
@@ -141,7 +143,7 @@ class RankPool:
                 env={**rank_environment(), **cache, **self._environment},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + START_S
         by_rank: dict[int, Connection] = {}
         try:
             while len(by_rank) < SIZE:

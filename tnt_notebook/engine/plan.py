@@ -204,9 +204,10 @@ def measure_overheads(model: Any, batch_size: int) -> dict[str, Any]:
         batch_size: samples of a global batch.
 
     Returns:
-        ``{"overheads": ..., "record": words}``: of
-        :class:`tnt_notebook.plan.overheads.Overheads`, and how well plans have done on these
-        ranks; or ``{"kind": class, "refused": why}``.
+        ``{"overheads": ..., "fits": pairs}``: of
+        :class:`tnt_notebook.plan.overheads.Overheads`, and what plans have promised on these ranks
+        and what was measured, see :func:`tnt_notebook.plan.measurements.fits`; or
+        ``{"kind": class, "refused": why}``.
     """
     preload.finish()
     from tnt_notebook.parallel.consistency import agreement
@@ -214,7 +215,6 @@ def measure_overheads(model: Any, batch_size: int) -> dict[str, Any]:
     from tnt_notebook.parallel.training.overheads import overheads_of
     from tnt_notebook.parallel.training.scope import call, whole_world
     from tnt_notebook.plan import measurements
-    from tnt_notebook.plan.outcome import record
 
     refused = {}
     with _peers_freed():
@@ -230,8 +230,8 @@ def measure_overheads(model: Any, batch_size: int) -> dict[str, Any]:
             found = overheads_of(over, model, graph, -(-batch_size // over.size), call)
         except ModelError as error:
             return _refusal(error)
-    said = record(measurements.fits(found.ranks_key)) if over.rank == 0 else ""
-    return {"overheads": vars(found), "record": said}
+    fits = measurements.fits(found.ranks_key) if over.rank == 0 else []
+    return {"overheads": vars(found), "fits": fits}
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.best import MOST_DIVIDED, Way
 from tnt_notebook.plan.network import Level, Network, as_json
+from tnt_notebook.plan.outcome import record, usual_error
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
 from tnt_notebook.plan.quantities import rate_text
 from tnt_notebook.plan.terms import limited_by
@@ -59,10 +60,10 @@ def run(
     status = StatusLine()
     # Ranks that are there have as many samples as those that are planned for.
     like_it = -(-batch_size * cluster.ranks // ranks)
-    overheads, record = measured_overheads(cluster, status, name, like_it)
+    overheads, fits = measured_overheads(cluster, status, name, like_it)
     link = measured_link(cluster, status) if network is None else None
     if network is not None:  # fits on these ranks do not try such plans
-        overheads["ranks_key"] = record = ""
+        overheads["ranks_key"], fits = "", []
     answer = asked(
         cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, overheads, memory_limit,
         None if network is None else as_json(network),
@@ -81,9 +82,22 @@ def run(
         )
     by_ranks = answer["by_ranks"]
     curve = [plan_ranks.figure_bundle(by_ranks, ranks)] if len(by_ranks) > 1 else []
-    told = below(best_bundle(plans, ranks, answer, network), record)
+    told = below(best_bundle(plans, ranks, answer, network), f"{record(fits)} {alike(plans, fits)}")
     show(told, *curve, figure_bundle(plans[0]))
     return plans, by_ranks
+
+
+def alike(plans: Sequence[PipelinePlan], fits: Sequence[tuple[float, float]]) -> str:
+    """How many of them may be as fast as the first, in words.
+
+    Args:
+        fits: by plan on the ranks that are there, as of
+            :func:`~tnt_notebook.plan.outcome.record`.
+    """
+    error = usual_error(fits)
+    near = sum(plan.step_s <= (1 + error) * plans[0].step_s for plan in plans)
+    among = f"the first {near} may be equally fast" if near > 1 else "the first is clearly fastest"
+    return f"How sure: half of all plans are off by more than {error:.0%}, so {among}."
 
 
 def best_bundle(
@@ -120,7 +134,8 @@ def best_bundle(
     told = [
         f"{plural(there_are, 'way')} to train it on {plural(ranks, 'rank')}: replicas of "
         "pipelines with each schedule, 1, 2, 4, ... micro-batches, with and without "
-        f"recomputation; {_meshes(answer['meshes'], ranks)}"
+        "recomputation, and with the optimizer's state on each or shared out among them (sharded); "
+        f"{_meshes(answer['meshes'], ranks)}"
         f"{memory if too_large else ''}{there_are - refused - len(plans)} are slower. "
         "Meshes with several such axes were not tried: %tnt_plan --mesh plans one."
     ]

@@ -21,6 +21,7 @@ from tnt_notebook.magics.planning import asked, measured_link, measured_overhead
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
+from tnt_notebook.plan.outcome import record
 from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
 from tnt_notebook.plan.stages import PARTS
 from tnt_notebook.protocol import Call
@@ -64,7 +65,7 @@ def run(
     if dataset is not None:
         replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
         given = _measured(cluster, dataset, replicas, status)
-    overheads, record = measured_overheads(cluster, status, name, batch_size)
+    overheads, fits = measured_overheads(cluster, status, name, batch_size)
     link = measured_link(cluster, status)
     answer = asked(
         cluster, status, Call.PLAN, name, pipeline, list(schedules), batch_size,
@@ -78,7 +79,7 @@ def run(
         first, why = next(iter(refused.items()))
         raise ModelError(f"There is no schedule for it. {first}: {why}")
     table = comparison_bundle(plans, refused) if len(schedules) > 1 else plan_bundle(plans[0])
-    show(below(table, record), figure_bundle(fastest(plans)))
+    show(below(table, record(fits)), figure_bundle(fastest(plans)))
     return plans
 
 

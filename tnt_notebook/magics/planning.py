@@ -54,9 +54,9 @@ def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | No
 
 def measured_overheads(
     cluster: Cluster, status: StatusLine, name: str, batch_size: int
-) -> tuple[dict[str, Any], str]:
-    """What a step takes beside its layers, measured by all ranks unless it is known; and how well
-    plans have done on them so far, in a sentence, empty of none.
+) -> tuple[dict[str, Any], list[tuple[float, float]]]:
+    """What a step takes beside its layers, measured by all ranks unless it is known; and of fits by
+    plan on them so far, seconds of a step, promised and measured.
 
     Raises:
         ModelError: there is no such model, or it cannot be planned.
@@ -67,7 +67,7 @@ def measured_overheads(
     )
     answer = answers[min(answers)]
     _raise_refusal(answer, status)
-    return answer["overheads"], answer["record"]
+    return answer["overheads"], answer["fits"]
 
 
 def _raise_refusal(answer: dict[str, Any], status: StatusLine) -> None:

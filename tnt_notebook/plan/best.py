@@ -19,6 +19,7 @@ from tnt_notebook.errors import MemoryLimitError, ModelError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.shares import largest
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Way:
         replicas: that share a batch.
         stages: ranks of each replica; 1: each has the whole model.
         schedule, micro_batches, recompute: as of :class:`tnt_notebook.Pipeline`.
+        exchange: what replicas do with gradients: ``"sharded"``; empty: an allreduce.
+        shares: of replicas in a batch, as of :class:`~tnt_notebook.plan.fit_options.FitOptions`;
+            empty: equal ones.
         mesh: the axes along which ranks divide the work inside of layers, as they are typed:
             ``"height=2"``; empty: each rank does all of it.
     """
@@ -39,11 +43,18 @@ class Way:
     micro_batches: int = 1
     recompute: bool = False
     mesh: str = ""
+    exchange: str = ""
+    shares: tuple[int, ...] = ()
 
     @property
     def parts(self) -> int:
         """How many ranks divide the work inside of layers."""
         return Mesh.parsed(self.mesh).size if self.mesh else 1
+
+    @property
+    def owners(self) -> int:
+        """How many ranks share out the optimizer's state of a stage."""
+        return self.replicas if self.exchange else 1
 
     @property
     def alike(self) -> int:
@@ -52,7 +63,7 @@ class Way:
 
     def rows_of(self, batch_size: int) -> int:
         """Samples of the largest micro-batch."""
-        return -(-batch_size // (self.replicas * self.micro_batches))
+        return -(-largest(batch_size, self.replicas, self.shares) // self.micro_batches)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -67,15 +78,18 @@ class Way:
         """The one that is planned."""
         inner = plan.layouts.inner if plan.layouts else ""
         return cls(
-            plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute, inner
-        )
+            plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute, inner,
+            plan.exchange, plan.shares,
+        )  # fmt: skip
 
     @property
     def typed(self) -> str:
         """The options of ``%%tnt_fit``; none for whole copies that take their share at once."""
         mesh = f"--mesh {self.mesh}" if self.mesh else ""
+        mesh += f" --exchange {self.exchange}" if self.exchange else ""
+        mesh += f" --shares {','.join(map(str, self.shares))}" if self.shares else ""
         if not self.in_parts:
-            return mesh
+            return mesh.lstrip()
         schedule = f" --schedule {self.schedule}" if self.stages > 1 else ""
         recompute = " --recompute" if self.recompute else ""
         parts = f"--pipeline {self.stages} --micro-batches {self.micro_batches}"
@@ -115,6 +129,7 @@ class Best:
 
 
 _USUAL = "1f1b"
+SHARDED = "sharded"
 #: Ranks at most among which stages are divided: there are too many such ways of more.
 MOST_DIVIDED = 8
 
@@ -125,15 +140,29 @@ _PARTS = 8
 _ROUNDED = 1 + 1e-9
 
 
-def ways(ranks: int, batch_size: int, calls: int, meshes: Sequence[str] = ()) -> Iterator[Way]:
+def ways(
+    ranks: int,
+    batch_size: int,
+    calls: int,
+    meshes: Sequence[str] = (),
+    exchanges: bool = True,
+    shares: tuple[int, ...] = (),
+) -> Iterator[Way]:
     """All of a model of so many calls of layers.
 
     Args:
+        exchanges: whether replicas may share out the optimizer's state.
+        shares: of ranks that train whole copies; empty: they are equally fast.
         meshes: along which the work inside of layers can be divided, as of :class:`Way`; those of
             too many ranks are left out. With one of them there are pipelines of few ranks alone, of
             the usual order of work, without recomputation.
     """
-    yield from _undivided(ranks, batch_size, calls)
+    for way in _undivided(ranks, batch_size, calls):
+        if way.replicas == len(shares):
+            way = replace(way, shares=shares)
+        yield way
+        if exchanges and way.replicas > 1:
+            yield replace(way, exchange=SHARDED)
     for mesh in meshes:
         rest, left = divmod(ranks, Mesh.parsed(mesh).size)
         for way in _undivided(rest, batch_size, calls) if rest and not left else ():

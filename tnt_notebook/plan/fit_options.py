@@ -8,6 +8,7 @@ with their help.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,9 +17,9 @@ from typing import Any, Literal, get_args
 
 from tnt_notebook.choices import TRACKERS
 from tnt_notebook.errors import MeshError, ScheduleError
-from tnt_notebook.plan import saved_plans
+from tnt_notebook.plan import saved_plans, shares
 from tnt_notebook.plan.hints import WAYS, memory_of
-from tnt_notebook.plan.mesh import STAGE, Layouts, Mesh
+from tnt_notebook.plan.mesh import DATA, STAGE, Layouts, Mesh
 from tnt_notebook.plan.options import OPTIONS, READ, Pipeline, declared, typed
 from tnt_notebook.plan.promise import Promise
 from tnt_notebook.plan.track import Track
@@ -33,7 +34,7 @@ OnNan = Literal["stop", "go-on"]
 #: The plan that is looked for at the first fit of a model.
 AUTO = "auto"
 #: Options that a plan sets.
-SET_BY_PLANS = ("pipeline", "mesh", "layouts", "memory_limit")
+SET_BY_PLANS = ("pipeline", "mesh", "layouts", "memory_limit", "shares")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,9 @@ class FitOptions:
         exchange: what ranks do with their gradients: a name with options, as ``"late:steps=1"``,
             an :class:`~tnt_notebook.parallel.exchange.Exchange`, or a function. Default: allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+        shares: how large the part of a batch is that each replica trains, one beside the other, in
+            whole numbers: ``(3, 1)`` where the first rank is three times as fast as the second.
+            Default: equal parts; with ``plan="auto"``, as large as ranks are fast.
         batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
             those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
             messages a layer. Layers with ``synchronized=True`` have the latter in any case.
@@ -75,6 +79,14 @@ class FitOptions:
     bucket_mb: float | None = field(
         default=None,
         metadata=typed(type=float, metavar="X", help="MiB of gradients exchanged at a time"),
+    )
+    shares: tuple[int, ...] | None = field(
+        default=None,
+        metadata=typed(
+            metavar="N,N,...",
+            help="how large a part of each batch the replicas train, in whole numbers, as in 3,1 "
+            "for ranks of different speed (default: equal parts)",
+        ),
     )
     batch_norm: BatchNorm = field(
         default="rank",
@@ -130,6 +142,8 @@ class FitOptions:
     def __post_init__(self) -> None:
         if isinstance(self.plan, str) and self.plan != AUTO:
             object.__setattr__(self, "plan", saved_plans.promised(Path(self.plan)))
+        if self.shares is not None:
+            object.__setattr__(self, "shares", shares.checked(self.shares))
         self._follow_plan()
         if self.batch_norm not in get_args(BatchNorm):
             raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
@@ -170,6 +184,13 @@ class FitOptions:
                     f"{name} is set by the plan: leave it out, or leave out plan={_said(self.plan)}"
                 )
             object.__setattr__(self, name, sets)
+        if by_plan.exchange is not None:
+            if self.exchange not in (None, by_plan.exchange) or self.bucket_mb is not None:
+                raise ValueError(
+                    f"The plan is for the exchange {by_plan.exchange}: leave out exchange and "
+                    f"bucket_mb, or plan={_said(self.plan)}"
+                )
+            object.__setattr__(self, "exchange", by_plan.exchange)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> FitOptions:
@@ -197,13 +218,22 @@ class FitOptions:
                 f"The plan is for {counted(self.plan.ranks)}, and there "
                 f"{number(ranks, 'is', 'are')} {ranks}. Plan for as many: %tnt_plan --ranks {ranks}"
             )
+        mesh = None if self.mesh is None else self.mesh.of
         if self.pipeline is not None:
-            return self.pipeline.mesh_of(ranks, self.mesh)
-        return None if self.mesh is None else self.mesh.of(ranks)
+            mesh = functools.partial(self.pipeline.mesh_of, mesh=self.mesh)
+        made = None if mesh is None else mesh(ranks)
+        replicas = ranks if made is None else made.along(DATA)
+        if self.shares is not None and len(self.shares) != replicas:
+            raise MeshError(
+                f"A batch is shared by {replicas} {number(replicas, 'replica', 'replicas')} of the "
+                f"model here, and shares has {len(self.shares)}: {self.shares}. Give as many."
+            )
+        return made
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
     **READ,
+    "shares": shares.checked,
     "plan": lambda plan: plan if isinstance(plan, str) else Promise(**plan),
 }
 
@@ -223,7 +253,7 @@ def typed_so(options: Mapping[str, Any]) -> list[str]:
                 axes = ",".join(f"{way}={axis}" for way, axis in ways.items())
                 words.append(f"{flag} {layers}:{axes}")
         elif (value := said.get(name)) not in (None, False) and not isinstance(value, dict):
-            typed = ",".join(value) if isinstance(value, (list, tuple)) else value
+            typed = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             words.append(flag if value is True else f"{flag} {typed}")
     return words
 

@@ -14,6 +14,9 @@ from tnt_notebook.plan.promise import Promise
 LEAST_STEPS, LEAST_SAMPLES = 24, 3
 #: By less a plan is not off so that it is worth a word.
 _WORTH_A_WORD = 0.1
+#: How far plans are off, in the median: of those in docs/measured/plan.md; and from how many fits
+#: on it is known better.
+_USUAL_ERROR, _ENOUGH = 0.11, 5
 #: Corrections stay within these.
 _BUSY, _BESIDE = (1.0, 16.0), (0.125, 8.0)
 #: Overhead is not corrected where the plan has more of the step exchanged, or ranks wait so much of
@@ -122,6 +125,18 @@ def record(fits: Sequence[tuple[float, float]]) -> str:
         f"{len(ratios)} fits by plan on these ranks: steps took {ratios[0]:.2f} to "
         f"{ratios[-1]:.2f} times what was promised (median {median(ratios):.2f})."
     )
+
+
+def usual_error(fits: Sequence[tuple[float, float]]) -> float:
+    """How far plans are off, in the median: what is promised to take less longer than that may be
+    as fast.
+
+    Args:
+        fits: as of :func:`record`.
+    """
+    if len(fits) < _ENOUGH:
+        return _USUAL_ERROR
+    return median(abs(measured / promised - 1) for promised, measured in fits)
 
 
 def _moved(kept: float, shown: float, part: float, least: float, most: float) -> float:

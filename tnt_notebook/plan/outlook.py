@@ -26,6 +26,7 @@ from tnt_notebook.plan.prediction import (
 from tnt_notebook.plan.profile import Profile, load_of, trained_so
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
+from tnt_notebook.plan.shares import shares_of
 from tnt_notebook.plan.stages import Between, beside_s, rank_bytes
 
 
@@ -61,8 +62,9 @@ class Outlook:
         said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
         divided: Callable[[int, str], tuple[Profile, MeshPlan]] = lambda rows, mesh: _nowhere(mesh),
         meshes: Sequence[str] = (),
+        exchanges: bool = True,
     ) -> None:
-        self._meshes, self._divided = meshes, divided
+        self._meshes, self._divided, self._exchanges = meshes, divided, exchanges
         self._check, self._said, self._overheads = check, said, overheads
         self._wiring, self._names, self._link = wiring, names, link
         self._batch_size, self._limit = batch_size, limit_bytes
@@ -80,15 +82,21 @@ class Outlook:
             count: how many.
             of_rows: which samples of a micro-batch there may be.
         """
-        every = ways(ranks, self._batch_size, len(self._wiring.calls), self._meshes)
+        calls = len(self._wiring.calls)
+        shares = shares_of(self._overheads.speeds)
+        every = ways(ranks, self._batch_size, calls, self._meshes, self._exchanges, shares)
         among = (way for way in every if of_rows(way.rows_of(self._batch_size)))
         bounds = self.least_s, self.least_cut_s
         return best(among, bounds, self.judge, self._limit, count, self._checked)
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        profile, family = self._profile(self._kind(way)._replace(mesh="")), FAMILIES[way.schedule]
-        overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds) / way.parts
+        profile, family = (
+            self._profile(self._kind(way)._replace(mesh="", owners=1)),
+            FAMILIES[way.schedule],
+        )
+        overheads = self._overheads_of(way)
+        work_s = way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
             filled = filled_s(
@@ -102,7 +110,7 @@ class Outlook:
             overheads, alone_s, work_s + way.stages * actions_s, way.stages, way.alike, actions_s
         )
         update = overheads.update_s(*profile.trained(range(len(self._names))))
-        return least + overheads.step_s + update / (way.stages * way.parts)
+        return least + overheads.step_s + update / (way.stages * way.parts * way.owners)
 
     def least_cut_s(self, way: Way) -> float:
         """Seconds that a step takes at least with the best cut, in any order of work; much sooner
@@ -110,32 +118,34 @@ class Outlook:
         profile, _, begins = self._cut(way)
         schedule, _ = _outline(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
-        costs = costs_of_step(profile, schedule, cut, self._overheads, self._between(way, schedule))
+        overheads = self._overheads_of(way)
+        costs = costs_of_step(profile, schedule, cut, overheads, self._between(way, schedule))
         splits = self._splits(way)
         of_each = of_ranks(costs, schedule.rank_of, cut.pairs(), way.micro_batches, splits)
         work_s = way.micro_batches * sum(profile.seconds)
         least = max(
-            least_slowed_s(self._overheads, layers, work_s, way.stages, way.alike, fixed)
+            least_slowed_s(overheads, layers, work_s, way.stages, way.alike, fixed)
             for layers, fixed in of_each
         )
-        return least + beside_s(profile, schedule, cut, self._overheads)
+        return least + beside_s(profile, schedule, cut, overheads)
 
     def judge(self, way: Way) -> Judged:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
         profile, _, begins = self._cut(way)
         schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         cut = partition(self._wiring, begins)
-        between = self._between(way, schedule)
-        _, timeline = expected(profile, schedule, cut, way.alike, self._overheads, between)
+        between, overheads = self._between(way, schedule), self._overheads_of(way)
+        _, timeline = expected(profile, schedule, cut, way.alike, overheads, between)
         longer = 0.0
         if self._link is not None:
             loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
             gradients = [(load.gradient_bytes, load.summed_bytes) for load in loads]
             longer = exchange_after(
-                timeline, schedule.rank_of, gradients, way.replicas, way.alike, self._link
-            )
+                timeline, schedule.rank_of, gradients, way.replicas, way.alike, self._link,
+                bool(way.exchange),
+            )  # fmt: skip
         needs = max(rank_bytes(self._wiring, profile, schedule, begins))
-        beside = beside_s(profile, schedule, cut, self._overheads)
+        beside = beside_s(profile, schedule, cut, overheads)
         return Judged(timeline.seconds + longer + beside, needs)
 
     def plan(self, way: Way) -> PipelinePlan:
@@ -144,7 +154,8 @@ class Outlook:
         schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
         plan = plan_of(
             self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
-            self._overheads, self._between(way, schedule), layouts,
+            self._overheads_of(way), self._between(way, schedule), layouts, way.exchange,
+            way.shares,
         )  # fmt: skip
         return plan if self._link is None else with_exchange(plan, self._link)
 
@@ -161,6 +172,9 @@ class Outlook:
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
         layouts = self._divided(way.rows_of(self._batch_size), way.mesh)[1] if way.mesh else None
         return self._profile(self._kind(way)), layouts, begins
+
+    def _overheads_of(self, way: Way) -> Overheads:
+        return self._overheads.evened if way.shares else self._overheads
 
     def _splits(self, way: Way) -> bool:
         """Whether a backward is done in two halves."""
@@ -182,12 +196,13 @@ class Outlook:
         return slowest_neighbours(self._link, way.stages, way.replicas, way.parts)
 
     def _kind(self, way: Way) -> _Kind:
-        return _Kind(way.rows_of(self._batch_size), way.micro_batches > 1, way.recompute, way.mesh)
+        rows, adds_up = way.rows_of(self._batch_size), way.micro_batches > 1
+        return _Kind(rows, adds_up, way.recompute, way.mesh, way.owners)
 
     def _profile_of(self, kind: _Kind) -> Profile:
         rows, mesh = kind.rows, kind.mesh
         measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)
-        return trained_so(measured, kind.adds_up, kind.recompute)
+        return trained_so(measured, kind.adds_up, kind.recompute, kind.owners)
 
     def _loads_of(self, kind: _Kind, link: Link | None) -> Loads:
         profile = self._profile(kind)
@@ -199,12 +214,14 @@ class Outlook:
 
 class _Kind(NamedTuple):
     """What the profile of a way depends on: samples of the largest micro-batch, whether gradients
-    of several are added up, whether activations are recomputed, and the mesh."""
+    of several are added up, whether activations are recomputed, the mesh, and how many ranks share
+    out the optimizer's state."""
 
     rows: int
     adds_up: bool
     recompute: bool
     mesh: str
+    owners: int
 
 
 def _nowhere(mesh: str) -> NoReturn:

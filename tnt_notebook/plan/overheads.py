@@ -8,7 +8,7 @@ that is simulated with times of ranks alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tnt_notebook.plan.simulate import Timeline
 
@@ -26,6 +26,7 @@ class Overheads:
         busy: how many times as long layers take while all other ranks compute as well.
         beside: by which times of steps and optimizer are multiplied already, as fits of the model
             have shown.
+        speeds: of the ranks, one beside the other; empty: not known.
         ranks_key: by what measurements of the ranks are known that these are of; "": these are of
             none that are there.
         model_key: by what those of the model are known, on these ranks.
@@ -40,6 +41,15 @@ class Overheads:
     beside: float = 1.0
     ranks_key: str = ""
     model_key: str = ""
+    speeds: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "speeds", tuple(self.speeds))  # of JSON, too
+
+    @property
+    def evened(self) -> Overheads:
+        """Where each rank has as much to do as it is fast: it counts what the fastest does."""
+        return replace(self, busy=self.busy * min(self.speeds) / max(self.speeds))
 
     def update_s(self, variables: int, elements: int) -> float:
         """Seconds of the optimizer, of so many weights with so many numbers in all."""

@@ -22,6 +22,7 @@ from tnt_notebook.plan.overheads import NONE, Overheads, slowed
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.schedule import Action, Schedule
+from tnt_notebook.plan.shares import largest
 from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
 from tnt_notebook.plan.stages import (
     Between,
@@ -90,6 +91,7 @@ class PipelinePlan:
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
         overheads: that were reckoned with.
+        exchange, shares: as of :class:`~tnt_notebook.plan.best.Way`.
     """
 
     schedule: str
@@ -110,6 +112,8 @@ class PipelinePlan:
     input: InputPlan | None = None
     layouts: MeshPlan | None = None
     overheads: Overheads = NONE
+    exchange: str = ""
+    shares: tuple[int, ...] = ()
 
     @property
     def parts(self) -> int:
@@ -169,6 +173,8 @@ def plan_of(
     overheads: Overheads = NONE,
     between: Between | None = None,
     layouts: MeshPlan | None = None,
+    exchange: str = "",
+    shares: tuple[int, ...] = (),
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -198,12 +204,14 @@ def plan_of(
     ideal = simulate(schedule, evened, edges).seconds
     actions = costs.action * len(timeline.spans) / schedule.ranks
     beside = beside_s(profile, schedule, cut, overheads)
-    whole = overheads.step_s + overheads.update_s(*profile.trained(range(len(wiring.calls))))
+    trained = replace(profile, owners=1).trained(range(len(wiring.calls)))
+    whole = overheads.step_s + overheads.update_s(*trained)
     layers = layouts.alone_s / layouts.replicas if layouts else sum(profile.seconds)
-    alone = replicas * schedule.micro_batches * layers + whole
+    most = largest(batch_size, replicas, shares)
+    alone = batch_size / most * schedule.micro_batches * layers + whole
     return PipelinePlan(
         schedule.name, schedule.ranks, replicas, batch_size, schedule.micro_batches,
-        -(-batch_size // (replicas * schedule.micro_batches)), profile.recompute,
+        -(-most // schedule.micro_batches), profile.recompute,
         tuple(stages_of(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
         bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)),
@@ -212,6 +220,7 @@ def plan_of(
             max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
         ),
         timeline.spans, beside_s=beside, overheads=overheads, layouts=layouts,
+        exchange=exchange, shares=shares,
     )  # fmt: skip
 
 
@@ -260,7 +269,9 @@ def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
     """The same plan, of ranks that add up their gradients over this."""
     gradients = [(stage.memory.gradients, stage.summed_bytes) for stage in plan.stages]
     rank_of = [stage.rank for stage in plan.stages]
-    longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, plan.alike, link)
+    longer = exchange_after(
+        plan.timeline, rank_of, gradients, plan.replicas, plan.alike, link, bool(plan.exchange)
+    )
     return replace(plan, exchange_s=longer)
 
 
@@ -282,5 +293,6 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
         "input": InputPlan(**read) if read else None,
         "layouts": layouts.from_json(divided) if divided else None,
         "overheads": Overheads(**data["overheads"]),
+        "shares": tuple(data["shares"]),
     }
     return PipelinePlan(**{**data, **parsed})

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tnt_notebook.plan.layouts import LayerPlan
 from tnt_notebook.plan.partition import Wiring
+from tnt_notebook.plan.sharing import SMALL_BYTES, owners_of
 
 
 class Variable(NamedTuple):
@@ -50,6 +51,7 @@ class Profile:
         recompute: whether activations are computed again rather than kept; see :func:`trained_so`.
         adds_up: whether gradients of micro-batches are added up: then those of one come beside
             their sums.
+        owners: ranks that share out the optimizer's state, see :mod:`.sharing`.
     """
 
     forward: Sequence[float]
@@ -66,6 +68,7 @@ class Profile:
     working: Sequence[int] = ()
     recompute: bool = False
     adds_up: bool = False
+    owners: int = 1
 
     @functools.cached_property
     def seconds(self) -> list[float]:
@@ -73,15 +76,40 @@ class Profile:
         return list(map(sum, zip(self.forward, self.inputs, self.weights, strict=True)))
 
     def state_bytes(self, variable: int) -> int:
-        """A variable and what the optimizer keeps for it."""
+        """A variable and what the optimizer keeps for it; of what ranks share out, the mean."""
         v = self.variables[variable]
-        return v.bytes + round(self.slots * v.bytes * v.trained)
+        owners = self.owners if v.bytes > SMALL_BYTES else 1
+        return v.bytes + round(self.slots * v.bytes * v.trained / owners)
 
     def trained(self, calls: Iterable[int]) -> tuple[int, int]:
-        """How many weights of some calls a rank trains, and how many numbers of them."""
-        used = {v for call in calls for v in self.uses[call] if self.variables[v].trained}
+        """How many weights of some calls a rank trains, and how many numbers of them; where ranks
+        share them out, the one that trains most."""
+        used = self._trained(calls)
         numbers = [self.variables[v].elements * self.variables[v].part for v in used]
-        return len(used), round(sum(numbers))
+        if self.owners == 1:
+            return len(used), round(sum(numbers))
+        owner = self._owners(used, [0] * self.owners)
+        own = [
+            [n for place, n in enumerate(numbers) if owner.get(place, rank) == rank]
+            for rank in range(self.owners)
+        ]
+        most = max(own, key=sum)
+        return len(most), round(sum(most))
+
+    def uneven_bytes(self, calls: Iterable[int]) -> int:
+        """What the optimizer of the rank that owns most keeps beyond the mean."""
+        if self.owners == 1:
+            return 0
+        load = [0] * self.owners
+        self._owners(self._trained(calls), load)
+        return round(self.slots * (max(load) - sum(load) / self.owners))
+
+    def _trained(self, calls: Iterable[int]) -> list[int]:
+        used = {v for call in calls for v in self.uses[call] if self.variables[v].trained}
+        return sorted(used)
+
+    def _owners(self, used: Sequence[int], load: list[int]) -> dict[int, int]:
+        return owners_of([self.variables[v].bytes for v in used], load)
 
     def gradient_bytes(self, variable: int) -> int:
         """Its gradient."""
@@ -102,13 +130,14 @@ class Profile:
         return round(self.variables[variable].summed * self.gradient_bytes(variable))
 
 
-def trained_so(profile: Profile, adds_up: bool, recompute: bool) -> Profile:
-    """The same where gradients of micro-batches are added up; and with recomputation for stages
-    that keep only what they take, and begin backward with what it needs of forward."""
+def trained_so(profile: Profile, adds_up: bool, recompute: bool, owners: int = 1) -> Profile:
+    """The same where gradients of micro-batches are added up, and so many ranks share out what the
+    optimizer does; and with recomputation for stages that keep only what they take, and begin
+    backward with what it needs of forward."""
     inputs = profile.inputs
     if recompute:
         inputs = [again + i for again, i in zip(profile.again, inputs, strict=True)]
-    return replace(profile, inputs=inputs, recompute=recompute, adds_up=adds_up)
+    return replace(profile, inputs=inputs, recompute=recompute, adds_up=adds_up, owners=owners)
 
 
 def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:

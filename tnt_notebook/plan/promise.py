@@ -63,7 +63,9 @@ class Promise:
         Args:
             options: by which it was planned.
         """
-        together, made = company(plan.timeline, plan.alike), plan.overheads
+        # With uneven shares, how busy the machine is cannot be told from how fast ranks are.
+        together = 0.0 if plan.shares else company(plan.timeline, plan.alike)
+        made = plan.overheads
         return cls(
             dict(options), plan.ranks * plan.alike, plan.batch_size, plan.step_s,
             max(plan.rank_bytes), plan.speedup, parts_of(plan), together, made.busy, made.beside,
@@ -79,6 +81,10 @@ class Promise:
             ranks //= on.along_all(on.inner)
             divided = f" with layers divided along {on.inner_text}"
         how = "whole copies" if pipeline is None else _of_pipeline(pipeline, ranks)
+        if exchange := self.options.get("exchange"):
+            how += f", {exchange},"
+        if shares := self.options.get("shares"):
+            how += f", {' : '.join(map(str, shares))} of a batch each,"
         return (
             f"{how}{divided} on {counted(self.ranks)}, "
             f"{self.speedup:.3g} times one rank: {1e3 * self.step_s:.3g} ms for a step of "
@@ -105,10 +111,12 @@ def options_of(way: Way, memory_limit: int | None = None) -> dict[str, Any]:
     Args:
         memory_limit: bytes that a rank may need, to which the cut keeps.
     """
-    mesh = {"mesh": way.mesh} if way.mesh else {}
+    beside = {"mesh": way.mesh, "exchange": way.exchange, "shares": [*way.shares]}
+    beside = {name: said for name, said in beside.items() if said}
     if not way.in_parts:
-        return mesh | ({"memory_limit": memory_limit} if mesh and memory_limit else {})
+        limit = {"memory_limit": memory_limit} if way.mesh and memory_limit else {}
+        return beside | limit
     options = {**way.options, "memory_limit": memory_limit}
     if way.stages == 1:  # which has no order of stages, and no cut that could keep to a limit
         options |= {"schedule": None, "memory_limit": None}
-    return mesh | {"pipeline": {name: v for name, v in options.items() if v not in (None, False)}}
+    return beside | {"pipeline": {name: v for name, v in options.items() if v not in (None, False)}}

@@ -16,7 +16,7 @@ from tnt_notebook.plan.prediction import PipelinePlan, as_json, from_json
 from tnt_notebook.plan.promise import Promise
 
 #: Of the format. A file has it under :data:`_KIND`.
-VERSION = 4
+VERSION = 5
 _KIND = "tnt_notebook_plans"
 
 #: A plan, and the options of fits by it.
@@ -73,7 +73,14 @@ def promised(path: Path) -> Promise:
 def _checked(one: dict[str, Any]) -> dict[str, Any]:
     """The options of a plan, which fits can have."""
     options = files.typed(dict, one["options"])
-    if unknown := set(options) - {"pipeline", "mesh", "layouts", "memory_limit"}:
+    if unknown := set(options) - {
+        "pipeline",
+        "mesh",
+        "layouts",
+        "memory_limit",
+        "exchange",
+        "shares",
+    }:
         raise ValueError(f"there is no option {min(unknown)!r}")
     if "pipeline" in options and options["pipeline"].get("schedule", "1f1b") not in FAMILIES:
         raise ValueError(f"there is no schedule {options['pipeline']['schedule']!r}")

@@ -75,13 +75,15 @@ def rank_bytes(
     wiring: Wiring, profile: Profile, schedule: Schedule, begins: Sequence[int]
 ) -> list[int]:
     """The most memory that each rank needs in a step, in bytes."""
-    bounds = pairwise([0, *begins, len(wiring.calls)])
+    bounds = [*pairwise([0, *begins, len(wiring.calls)])]
     loads = [load_of(wiring, profile, begin, end) for begin, end in bounds]
     needs = []
     for rank in range(schedule.ranks):
         most = schedule.peak(rank, [load.held_bytes for load in loads])
         own = [loads[stage] for stage in schedule.stages_of(rank)]
         weights = sum(load.state_bytes + load.gradient_bytes for load in own)
+        calls = [call for stage in schedule.stages_of(rank) for call in range(*bounds[stage])]
+        weights += profile.uneven_bytes(calls)
         working = max(load.working_bytes for load in own)
         needs.append(weights + max(round(most) + working, max(load.update_bytes for load in own)))
     return needs
@@ -160,7 +162,7 @@ def stages_of(
                 Memory(
                     sum(v.bytes for v in variables),
                     load.gradient_bytes,
-                    round(profile.slots * load.gradient_bytes),
+                    load.state_bytes - sum(v.bytes for v in variables),
                     activations,
                     max(load.working_bytes, load.update_bytes - activations),
                 ),

@@ -29,6 +29,7 @@ from tnt_notebook.plan.best import Way
 #: Of two ranks; of more there are as many times as many replicas.
 WAYS = [
     Way(2),
+    Way(2, exchange="sharded"),
     Way(2, micro_batches=4),
     Way(1, 2, "gpipe", 4),
     Way(1, 2, "1f1b", 8),

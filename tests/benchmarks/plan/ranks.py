@@ -101,7 +101,8 @@ def trained(name: str, batch_size: int, way: Way, steps: int) -> float:
     x = np.random.default_rng(0).random((steps * batch_size, *shape), np.float32)
     frames: list[Any] = []
     made = FitOptions.of(options_of(way))
-    with tnt.distributed(report=frames.append, pipeline=made.pipeline, mesh=made.mesh):
+    how = {"pipeline": made.pipeline, "mesh": made.mesh, "exchange": made.exchange}
+    with tnt.distributed(report=frames.append, **how):
         model.fit(x, np.arange(len(x)) % CLASSES, batch_size=batch_size, epochs=2, verbose=0)
     return frames[-1]["step_s"] if frames else 0.0
 
@@ -134,7 +135,7 @@ def needed(name: str, batch_size: int, way: Way) -> int:
     before = tf.config.experimental.get_memory_info("CPU:0")["current"]
     tf.config.experimental.reset_memory_stats("CPU:0")
     made = FitOptions.of(options_of(way))
-    with tnt.distributed(pipeline=made.pipeline, mesh=made.mesh):
+    with tnt.distributed(pipeline=made.pipeline, mesh=made.mesh, exchange=made.exchange):
         with tnt.lazy():
             model = _compiled(name)
         model.fit(data, epochs=1, verbose=0)

@@ -56,7 +56,8 @@ def shape(plan: PipelinePlan) -> str:
         pipeline = f"a {plan.ranks}-stage pipeline"
         copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
     divided = f", each layer divided among {plan.parts} ranks" if plan.parts > 1 else ""
-    return f"{copies}{divided}"
+    shared = ", which share out the optimizer's state" if plan.exchange else ""
+    return f"{copies}{divided}{shared}"
 
 
 def figure_bundle(rows: Sequence[dict[str, Any]], asked: int) -> Bundle:

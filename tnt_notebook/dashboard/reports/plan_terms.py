@@ -85,11 +85,15 @@ def _exchange(plan: PipelinePlan) -> str:
     gradients = [0] * plan.ranks
     for stage in plan.stages:
         gradients[stage.rank] += stage.memory.gradients
+    shared = (
+        " A rank adds up those of its share of the weights, trains these, and gives the others the "
+        "new ones, which nothing hides (sharded)."
+    )
     return (
         f"Adding up gradients costs {_of_step(plan, 'exchange')} beyond what backward hides: "
         f"{plural(plan.replicas, 'replica')} add up {size(max(gradients))} of the rank that has "
         "most. Larger batches have fewer steps, and so fewer exchanges; more stages leave each "
-        "rank fewer gradients."
+        f"rank fewer gradients.{shared if plan.exchange else ''}"
     )
 
 

@@ -37,7 +37,6 @@ from tnt_notebook.parallel.data.shard import (
     Share,
     fingerprint_of_indices,
     shard,
-    share_of,
     unzipped,
 )
 from tnt_notebook.parallel.data.sharded_pipeline import own_part
@@ -239,9 +238,8 @@ def _shard_arrays(
         if over is None:
             return rows(chosen)
         total = tf.size(chosen, out_type=tf.int64)
-        begin, end = share_of(total, over.rank, over.size)
-        own = chosen[begin : tf.maximum(end, begin + 1)]
-        share = Share(end - begin, total, fingerprint_of_indices(chosen))
+        share = Share.of(total, over, fingerprint_of_indices(chosen))
+        own = chosen[share.first : share.first + tf.maximum(share.local, 1)]
         return rows(own), share
 
     batches = index_batches(adapter)

@@ -41,13 +41,14 @@ class Rows(keras.utils.PyDataset):
 
     def __getitem__(self, batch: int) -> tuple[Any, np.ndarray]:
         total = int(self.whole.samples_of(batch))
-        begin, end = share_of(total, self._over.rank, self._over.size)
+        begin, end = share_of(total, self._over)
         rows = self.whole.rows_of(batch, begin, max(end, begin + 1))  # one is borrowed if need be
         if not isinstance(rows, dict | tuple | list):
             rows = (rows,)
         # Which batch it is tells whether ranks shuffle alike; of its rows they have different ones.
         mark = (total * 31 + batch) % MODULUS
-        return tuple(rows) if isinstance(rows, list) else rows, np.array([end - begin, total, mark])
+        share = np.array([begin, end - begin, total, mark])
+        return tuple(rows) if isinstance(rows, list) else rows, share
 
     def on_epoch_begin(self) -> None:
         self.whole.on_epoch_begin()
@@ -58,4 +59,4 @@ class Rows(keras.utils.PyDataset):
 
 def with_shares(batches: tf.data.Dataset) -> tf.data.Dataset:
     """``(rows, Share)`` of what `Rows` gives."""
-    return batches.map(lambda rows, share: (rows, Share(*tf.unstack(share, num=3))))
+    return batches.map(lambda rows, share: (rows, Share(*tf.unstack(share, num=4))))

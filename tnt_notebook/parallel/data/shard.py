@@ -23,24 +23,37 @@ MODULUS = 65521
 
 
 class Replica(NamedTuple):
-    """Which of how many cuts of the data: of each rank, or of each pipeline of ranks."""
+    """Which of how many cuts of the data: of each rank, or of each pipeline of ranks.
+
+    Attributes:
+        shares: how large the cuts are, one beside the other, in whole numbers; empty: alike.
+    """
 
     rank: int
     size: int
+    shares: tuple[int, ...] = ()
 
 
 class Share(NamedTuple):
     """What a rank has of a global batch. Scalars, int64.
 
     Attributes:
+        first: of this rank's samples, in the global batch.
         local: samples of this rank; 0 if it has none.
         total: samples of the global batch.
         fingerprint: a hash of the global batch; the same on all ranks, or they read different data.
     """
 
+    first: Any
     local: Any
     total: Any
     fingerprint: Any
+
+    @classmethod
+    def of(cls, total: Any, over: Replica, fingerprint: Any) -> Share:
+        """That of a rank, of a batch of so many samples."""
+        begin, end = share_of(total, over)
+        return cls(begin, end - begin, total, fingerprint)
 
 
 class Zipped(NamedTuple):
@@ -54,9 +67,12 @@ def unzipped(data: Any) -> Any:
     return data.batch if isinstance(data, Zipped) else data
 
 
-def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
+def share_of(total: Any, over: Replica) -> tuple[Any, Any]:
     """The samples [begin, end) of a global batch that are this rank's (int or tensor)."""
-    return total * rank // size, total * (rank + 1) // size
+    begin, own, whole = over.rank, 1, over.size
+    if over.shares:
+        begin, own, whole = sum(over.shares[: over.rank]), over.shares[over.rank], sum(over.shares)
+    return total * begin // whole, total * (begin + own) // whole
 
 
 def shard(batches: tf.data.Dataset, over: Replica, is_zipped: bool = False) -> tf.data.Dataset:
@@ -88,7 +104,7 @@ def cut(batch: Any, over: Replica, is_zipped: bool = False) -> tuple[Any, Share]
         length_of(_tensors_of(batch)[0])  # says what is missing
     total = length_of(tensors[0])
     least, times = _times(tensors, is_zipped)
-    begin, end = share_of(least, over.rank, over.size)
+    begin, end = share_of(least, over)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
     def slice_leaf(leaf: Any) -> Any:
@@ -99,8 +115,8 @@ def cut(batch: Any, over: Replica, is_zipped: bool = False) -> tuple[Any, Share]
 
     dense = [tensor for tensor in tensors if isinstance(tensor, tf.Tensor)]
     ends = [tensor[at] for tensor in dense for at in (0, -1)]
-    local = (end - begin) * times.get(id(tensors[0]), 1)
-    share = Share(local, total, fingerprint_of(total, ends))
+    each = times.get(id(tensors[0]), 1)
+    share = Share(begin * each, (end - begin) * each, total, fingerprint_of(total, ends))
     return keras.tree.map_structure(slice_leaf, batch), share
 
 

@@ -6,7 +6,7 @@ what is another rank's is dropped there::
     all ranks    0 1 2 3 4 5 6 7 | 8 9                       windows of the global batch
     rank 1       . . . . 4 5 6 7 | . 9                       [begin, end) of each, see `share_of`
                          |             map, prefetch, cache
-                         (4 5 6 7), Share(4, 8) | (9), Share(1, 2)
+                         (4 5 6 7), Share(4, 4, 8) | (9), Share(1, 1, 2)
 
 The results are those of one process, bit for bit, where it has only one. Where samples may be
 computed in any order (``deterministic=False``), they are in order.
@@ -234,7 +234,7 @@ def _own_samples(windows: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
         if not isinstance(window, tf.data.Dataset):
             window = tf.data.Dataset.zip(window)
         total = window.cardinality()
-        begin, end = share_of(total, over.rank, over.size)
+        begin, end = share_of(total, over)
         ends = [window.skip(at).take(1).get_single_element() for at in (0, total - 1)]
         mark = tf.data.Dataset.from_tensors(total * MODULUS + fingerprint_of(total, ends))
         # A rank without data borrows a sample.
@@ -281,9 +281,7 @@ def _batched(samples: tf.data.Dataset, over: Replica, length: int | None) -> tf.
     which may have less; None: as many as their mark says."""
 
     def share_of_mark(mark: tf.Tensor) -> Share:
-        total = mark // MODULUS
-        begin, end = share_of(total, over.rank, over.size)
-        return Share(end - begin, total, mark % MODULUS)
+        return Share.of(mark // MODULUS, over, mark % MODULUS)
 
     if length is not None:
         batches = samples.batch(length)
@@ -298,7 +296,7 @@ def _batched(samples: tf.data.Dataset, over: Replica, length: int | None) -> tf.
 
 def _length(total: int, over: Replica) -> int:
     """Samples that a rank computes with, of a batch of so many."""
-    begin, end = share_of(total, over.rank, over.size)
+    begin, end = share_of(total, over)
     return max(1, end - begin)
 
 
@@ -315,4 +313,5 @@ def _may_have_more(count: tf.Tensor, size: int, over: Replica) -> bool:
 def _file(file: str, over: Replica, size: int | None = None) -> str:
     """Where a cache keeps what is this rank's part, of batches of this size."""
     of_batches = "" if size is None else f"-of-batches-of-{size}"
-    return file and f"{file}-rank-{over.rank}-of-{over.size}{of_batches}"
+    shares = f"-by-{'-'.join(map(str, over.shares))}" if over.shares else ""
+    return file and f"{file}-rank-{over.rank}-of-{over.size}{shares}{of_batches}"

@@ -23,6 +23,7 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
+from tnt_notebook.plan.sharing import SMALL_BYTES, owners_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Sharded(Exchange):
     has_owners: ClassVar[bool] = True
 
     bucket_mb: float | None = None
-    small_kb: float = 16
+    small_kb: float = SMALL_BYTES / 1024
 
     def __post_init__(self) -> None:
         Allreduce(bucket_mb=self.bucket_mb)  # checks it
@@ -50,12 +51,9 @@ class Sharded(Exchange):
         owners: dict[int, int] = {}
         load = [0] * size
         for trained in optimizers:
-            # Every rank trains one of each optimizer, which goes on with those of the others.
-            for variable in sorted(trained, key=_bytes, reverse=True)[:-1]:
-                if _bytes(variable) > self.small_kb * 1024 and id(variable) not in owners:
-                    owner = min(range(size), key=load.__getitem__)
-                    owners[id(variable)] = owner
-                    load[owner] += _bytes(variable)
+            free = [v for v in trained if id(v) not in owners]
+            dealt = owners_of([*map(_bytes, free)], load, self.small_kb * 1024)
+            owners |= {id(free[place]): rank for place, rank in dealt.items()}
         return owners
 
     def gradients(

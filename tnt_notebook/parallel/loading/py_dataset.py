@@ -23,12 +23,11 @@ def batches_of(
     def made(number: int) -> tuple[Any, Share]:
         if isinstance(dataset, HasRows):
             total = int(dataset.samples_of(number))
-            begin, end = share_of(total, over.rank, over.size)
-            return dataset.rows_of(number, begin, max(end, begin + 1)), Share(end - begin, total, 0)
+            begin, end = share_of(total, over)
+            rows = dataset.rows_of(number, begin, max(end, begin + 1))
+            return rows, Share(begin, end - begin, total, 0)
         batch = dataset[number]
-        total = len(np.asarray(keras.tree.flatten(batch)[0]))
-        begin, end = share_of(total, over.rank, over.size)
-        return batch, Share(end - begin, total, 0)
+        return batch, Share.of(len(np.asarray(keras.tree.flatten(batch)[0])), over, 0)
 
     count = dataset.num_batches
     numbers = itertools.count() if count is None else itertools.cycle(range(count))

@@ -124,7 +124,7 @@ class Progress:
         counts = [0] * self._over.size
         for samples, times in ((self._batch, 1), (self._largest, steps - 1)):
             for rank, replica in enumerate(self._replicas):
-                begin, end = share_of(samples, *replica)
+                begin, end = share_of(samples, replica)
                 counts[rank] += times * (end - begin)
         return counts
 

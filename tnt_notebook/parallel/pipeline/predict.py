@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.step_functions import own_step
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
 from tnt_notebook.parallel.layer_graph.profile import (
     Report,
@@ -46,6 +47,7 @@ class Planner:
         layouts: those that some layers are to have there.
         link: what ranks exchange with, and among how many that was measured.
         overheads: what a step takes beside its layers.
+        exchanges: whether ways may have another exchange than an allreduce.
 
     Raises:
         ModelError: it cannot be trained in a pipeline.
@@ -61,7 +63,9 @@ class Planner:
         layouts: Layouts | None = None,
         link: tuple[Link, int] | None = None,
         overheads: Overheads = NONE,
+        exchanges: bool = True,
     ) -> None:
+        self._exchanges = exchanges
         self._overheads, self._link = overheads, link and link[0]
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
@@ -156,6 +160,11 @@ class Planner:
         on_mesh = functools.cache(functools.partial(self._divided, link))
 
         def check(way: Way, cut: Partition) -> None:
+            if way.exchange and own_step(self._model, "train") is not None:
+                raise ModelError(
+                    f"With the exchange {way.exchange}, one rank knows the gradient of a weight, "
+                    "and the model's train_step may use it on all."
+                )
             if way.in_parts:
                 check_model(self._model, self._graph, way.micro_batches * way.replicas)
                 stage_models(self._model, self._graph, cut)
@@ -165,6 +174,7 @@ class Planner:
             self._profile_alone, self._batch_size, link,
             self._overheads, limit_bytes, check,
             lambda made: begins_said(self._graph, Pipeline(made.ranks), made), on_mesh, meshes,
+            self._exchanges,
         )  # fmt: skip
 
     def _beside_one(self, plan: PipelinePlan) -> PipelinePlan:

@@ -28,8 +28,10 @@ def share_of_pipeline(plan: Plan, place: Place, share: Share | None = None) -> S
     first = plan.schedule.rank_of[0]
     if share is None:
         with ops.channels(channels.READERS):
-            numbers = ops.receive([3], tf.int64, place.ranks[first], label, place.over)
-        return Share(*tf.unstack(tf.ensure_shape(numbers, [3])))
+            numbers = ops.receive(
+                [len(Share._fields)], tf.int64, place.ranks[first], label, place.over
+            )
+        return Share(*tf.unstack(tf.ensure_shape(numbers, [len(Share._fields)])))
     if place.rank != first:
         return share
     numbers = tf.stack([tf.cast(number, tf.int64) for number in share])

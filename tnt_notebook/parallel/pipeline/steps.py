@@ -21,7 +21,7 @@ from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import loss_tracker
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, share_of, unpack, unzipped
+from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, unpack, unzipped
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.layer_graph.graph import standardized, wiring_of
 from tnt_notebook.parallel.layer_graph.packing import packed
@@ -222,7 +222,7 @@ class PipelineSteps:
     def _with_share(self, batch: Any) -> tuple[Any, Share]:
         if self.setting.over.size == 1:
             count = samples_of(batch)
-            return batch, Share(count, count, tf.constant(0, tf.int64))
+            return batch, Share(tf.constant(0, tf.int64), count, count, tf.constant(0, tf.int64))
         if not self.reads:
             # At the end of the data there is nothing to wait for.
             with tf.control_dependencies([batch]):
@@ -249,9 +249,8 @@ class PipelineSteps:
                 self._functions[key] = self._trace(key, specs, structure)
         for stage in self._functions[key].values():
             stage.state.begin()
-        first, _ = share_of(share.total, replica, self._ranks.mesh.along(DATA))
         endings, known = self._endings.get(key), tf.zeros([0], tf.float64)
-        here = Here.of(first, share.local, share.total)
+        here = Here.of(share.first, share.local, share.total)
         all_ = All(here, self._ranks.group([DATA]), self.setting.told)
         if endings is not None:
             endings.counted.begin(is_first=replica == 0)
@@ -268,7 +267,7 @@ class PipelineSteps:
                     [
                         end - begin,
                         share.total,
-                        first + begin,
+                        share.first + begin,
                         known,
                         *(t[begin:stop] for t in flat),
                     ],
@@ -381,7 +380,7 @@ class PipelineSteps:
         total = tf.cast(share.total, loss.dtype)
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
-        step = Step(over, self.setting.exchange, model, Share(counts, *share[1:]))
+        step = Step(over, self.setting.exchange, model, share._replace(local=counts))
         return global_logs(step, model.get_metrics_result(), metrics, self.setting.votes)
 
 

@@ -154,8 +154,8 @@ class Replicas:
 
     def _alone(self, own_step: OwnStep, batch: Any) -> tuple[Step, dict[str, Any]]:
         """The step of one rank, and what it returns."""
-        samples = samples_of(batch)
-        share = Share(samples, samples, tf.constant(0, tf.int64))
+        samples, none = samples_of(batch), tf.constant(0, tf.int64)
+        share = Share(none, samples, samples, none)
         step = self.setting.step(self._model, share, self._over)
         if not self.setting.exchange.on_one_rank:
             step.exchange = Exchange()

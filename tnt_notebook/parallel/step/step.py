@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.data import Share, share_of
+from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.state import ExchangeState
 from tnt_notebook.parallel.step.combine import Part
@@ -101,8 +101,7 @@ class Step:
     @property
     def begin(self) -> tf.Tensor:
         """Where this rank's samples begin in the global batch, int32."""
-        begin, _ = share_of(self.share.total, self.over.rank, self.over.size)
-        return tf.cast(begin, tf.int32)
+        return tf.cast(self.share.first, tf.int32)
 
     @property
     def has_data(self) -> tf.Tensor:

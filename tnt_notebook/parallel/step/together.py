@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.data import Zipped, rows, share_of, unzipped
+from tnt_notebook.parallel.data import Zipped, rows, unzipped
 from tnt_notebook.parallel.data.shard import has_rows, length_of
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.graph.layouts import SAME, Layout, Rows
@@ -97,9 +97,7 @@ def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]
     known = [length for length in lengths if length is not None]
     least = functools.reduce(tf.minimum, known)  # one that is borrowed counts here
     share, first = step.share, known[0] // least
-    total = share.total // first
-    begin, _ = share_of(total, step.over.rank, step.over.size)
-    here = Here.of(begin, share.local // first, total)
+    here = Here.of(share.first // first, share.local // first, share.total // first)
     times = [None if length is None else length // least for length in lengths]
     return here, [
         (leaf if n is None else _rows(leaf, here.computed * n), n)

@@ -134,7 +134,10 @@ def _search(
     over, most = session.over, session.options.memory_limit
     limit = control_group.share_of(over.rank, over.hosts) if most is None else memory_of(most)
     try:
-        planner = Planner(model, batch_size, over.size, tell, overheads=overheads)
+        given = session.options.exchange is not None or session.options.bucket_mb is not None
+        planner = Planner(
+            model, batch_size, over.size, tell, overheads=overheads, exchanges=not given
+        )
         found, plans = planner.best(over.size, link or ASSUMED, limit)
     except ModelError as error:
         return {"refused": str(error), "too_large": False}

@@ -36,6 +36,8 @@ from tnt_notebook.plan.overheads import Overheads
 
 #: Kinds of measurements of a model that its fits correct: see :class:`Overheads`.
 BUSY, BESIDE = "busy", "beside"
+#: And one that they do not.
+_SPEEDS = "speeds"
 
 #: In turn, of which the median counts.
 _ROUNDS = 3
@@ -68,12 +70,12 @@ def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call:
                 _key_of_model(over, model, graph, rows),
                 all(map(is_lasting, graph.calls)),
             )
-            busy = _busy(over, model, graph, rows, key, lasting)
+            busy, speeds = _busy(over, model, graph, rows, key, lasting)
             (beside,) = _kept(over, BESIDE, key, 1, lambda: (1.0,), lasting)
             step_s, variable_s, element_s = (beside * s for s in (step_s, variable_s, element_s))
             return Overheads(
                 step_s, action_s, message_s, variable_s, element_s, busy, beside,
-                key_of_machines(over), key,
+                key_of_machines(over), key, speeds,
             )  # fmt: skip
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(f"Its layers could not be timed: {error}") from error
@@ -166,7 +168,9 @@ def _of_optimizer(over: World, optimizer: Any) -> tuple[float, ...]:
 def _updates(over: World, like: keras.optimizers.Optimizer) -> tuple[float, float]:
     small = [(1,)]
     sizes: list[Collection[tuple[int]]] = [small, (1 + _WEIGHTS) * small, [(_NUMBERS,)]]
-    one, many, large = (_together(over, _update(made_anew(like), shapes)) for shapes in sizes)
+    one, many, large = (
+        float(_together(over, _update(made_anew(like), shapes)).max()) for shapes in sizes
+    )
     return max(0.0, many - one) / _WEIGHTS, max(0.0, large - one) / _NUMBERS
 
 
@@ -179,10 +183,10 @@ def _update(optimizer: Any, shapes: Collection[tuple[int]]) -> Callable[[], Any]
     return tf.function(lambda: optimizer.apply(gradients))
 
 
-def _together(over: World, run: Callable[[], Any]) -> float:
-    """Seconds of a run, of all ranks at the same time."""
+def _together(over: World, run: Callable[[], Any]) -> np.ndarray:
+    """Seconds of a run on each rank, of all at the same time."""
     over.barrier()
-    return float(over.allgather(np.array([median_s(run, _LONG_S)])).max())
+    return over.allgather(np.array([median_s(run, _LONG_S)])).ravel()
 
 
 def _key_of_model(over: World, model: keras.Model, graph: Graph, rows: int) -> str:
@@ -194,20 +198,24 @@ def _key_of_model(over: World, model: keras.Model, graph: Graph, rows: int) -> s
 
 def _busy(
     over: World, model: keras.Model, graph: Graph, rows: int, key: str, lasting: bool
-) -> float:
-    """How many times as long the layers of a model take while all ranks run them as on rank 0
-    alone; 1 where a model is too large for that, or has weights that no rank has yet."""
+) -> tuple[float, tuple[float, ...]]:
+    """How many times as long the layers of a model take on the slowest rank while all ranks run
+    them as on rank 0 alone, and how fast each rank is then; 1, and nothing, where a model is too
+    large for that, or has weights that no rank has yet."""
     if over.size == 1 or not rows or not all(map(is_here, model.variables)):
-        return 1.0
+        return 1.0, ()
 
-    def measure() -> tuple[float]:
+    @functools.cache
+    def measured() -> tuple[float, ...]:
         with unchanged(model):
             run = functools.partial(whole_run(graph, trained_values(graph), rows), "FB")
-            times = []
+            busy, of_ranks = [], []
             for _ in range(_ROUNDS):
                 alone = median_s(run, _LONG_S) if over.rank == 0 else 1.0  # the others wait
-                times.append(_together(over, run) / alone)
-        return (max(1.0, median(times)),)
+                of_ranks.append(_together(over, run))
+                busy.append(float(of_ranks[-1].max()) / alone)
+        speeds = 1 / np.median(of_ranks, 0)
+        return max(1.0, median(busy)), *(speeds / speeds.max()).tolist()
 
-    (busy,) = _kept(over, BUSY, key, 1, measure, lasting)
-    return busy
+    (busy,) = _kept(over, BUSY, key, 1, lambda: measured()[:1], lasting)
+    return busy, _kept(over, _SPEEDS, key, over.size, lambda: measured()[1:], lasting)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import keras
 
 from tnt_notebook.comm import World, stop
-from tnt_notebook.errors import MeshError
+from tnt_notebook.errors import MeshError, ModelError
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
-from tnt_notebook.parallel.exchange.named import exchange_of
+from tnt_notebook.parallel.exchange.named import exchange_of, name_of
 from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.observe.progress import Progress, Report
@@ -84,6 +84,11 @@ class Session:
         self.pipeline = self.options.pipeline
         self.mesh = self.options.mesh_of(self.over.size)
         self.layouts: Wanted = self.options.layouts or {}
+        if self.options.shares and not self.exchange.keeps_ranks_equal:
+            raise ModelError(
+                f"The exchange {name_of(self.exchange)} lets replicas train weights of their own, "
+                "which count alike: use shares with one that keeps them equal, such as allreduce."
+            )
         self._generation = self.over.generation
         self._ranks: dict[Mesh, MeshRanks] = {}
         self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
@@ -95,10 +100,11 @@ class Session:
         Raises:
             MeshError: something else says how models are divided.
         """
-        if division is not None and (self.mesh is not None or self.pipeline is not None):
-            given = "a pipeline" if self.pipeline is not None else "a mesh"
+        own = {"a pipeline": self.pipeline, "a mesh": self.mesh, "shares": self.options.shares}
+        given = next((name for name, said in own.items() if said is not None), None)
+        if division is not None and given is not None:
             raise MeshError(
-                f"A distribution of Keras is set ({division.says[0]}), and {given} is given: use "
+                f"A distribution of Keras is set ({division.says[0]}), and there is {given}: use "
                 "one of them. keras.distribution.set_distribution(None) unsets it."
             )
         says = division.says if division is not None else ()
@@ -150,7 +156,8 @@ class Session:
         """Of the replicas of the model that share the data, the one of each rank."""
         mesh = self.whole_mesh
         places = (mesh.place(rank) for rank in range(mesh.size))
-        return [Replica(place[DATA], mesh.along(DATA)) for place in places]
+        shares = self.options.shares or ()
+        return [Replica(place[DATA], mesh.along(DATA), shares) for place in places]
 
     @property
     def replica(self) -> Replica | None:

@@ -1,0 +1,29 @@
+"""How ranks share out weights that each of them would train otherwise: whose optimizer's state is
+whose, with the exchange ``sharded``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: Weights of so many bytes at most are trained by all ranks.
+SMALL_BYTES = 16 << 10
+
+
+def owners_of(
+    sizes: Sequence[int], load: list[int], small_bytes: float = SMALL_BYTES
+) -> dict[int, int]:
+    """Of the weights of an optimizer, by place, those that one rank trains for all, and which: the
+    largest first, each by the rank with least so far. Every rank trains at least one weight of each
+    optimizer, so the smallest is everybody's.
+
+    Args:
+        sizes: bytes of each.
+        load: bytes that each rank owns so far; this adds to it.
+        small_bytes: weights of at most so many are everybody's, too.
+    """
+    owners = {}
+    for place in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)[:-1]:
+        if sizes[place] > small_bytes:
+            owners[place] = min(range(len(load)), key=load.__getitem__)
+            load[owners[place]] += sizes[place]
+    return owners
