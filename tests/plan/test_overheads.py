@@ -11,6 +11,17 @@ from tnt_notebook.plan.prediction import plan_of
 from tnt_notebook.plan.simulate import even_costs, simulate
 
 
+def test_ranks_of_a_pipeline_are_as_slow_as_the_slowest_replica():
+    even = Overheads(busy=3.0, speeds=(1.0, 0.9))
+    assert even.of_pipelines(1) is even
+    uneven = Overheads(busy=3.0, speeds=(0.5, 1.0, 1.0, 0.25))
+    assert uneven.of_pipelines(2).slowness == (1.0, 2.0)
+    assert uneven.of_pipelines(1).slowness == (2.0,)
+    assert uneven.of_pipelines(1, (2, 4, 4, 1)).slowness == (0.5,)
+    assert uneven.of_pipelines(4).slowness == (1.0, 0.5, 0.5, 2.0)
+    assert uneven.of_pipelines(4).busy == 1.5 and uneven.of_pipelines(4).slowness_of(3) == 2.0
+
+
 def test_what_is_beside_the_layers_comes_on_top():
     # PROFILE: of each rank two calls, each with a trained weight of ten numbers.
     beside = Overheads(step_s=3.0, variable_s=0.5, element_s=0.25)

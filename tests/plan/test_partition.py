@@ -121,8 +121,9 @@ def stage_of(wiring, begin, end):
     return next(s for s in partition(wiring, begins).stages if s.begin == begin)
 
 
-def slowest(wiring, profile, begins):
-    return max(time_of(wiring, profile, a, b) for a, b in bounds_of(wiring, begins))
+def slowest(wiring, profile, begins, slowness):
+    bounds = zip(bounds_of(wiring, begins), slowness, strict=True)
+    return max(slow * time_of(wiring, profile, a, b) for (a, b), slow in bounds)
 
 
 def fits(wiring, profile, begins, held, limit):
@@ -136,20 +137,21 @@ def bounds_of(wiring, begins):
     return list(itertools.pairwise([0, *begins, len(wiring.calls)]))
 
 
-@given(problems())
+@given(problems(), st.lists(st.sampled_from([1, 2, 3]), min_size=4, max_size=4))
 @settings(max_examples=500)
-def test_no_cut_is_better_than_the_one_that_is_found(problem):
+def test_no_cut_is_better_than_the_one_that_is_found(problem, slow):
     wiring, profile, stages, held, limit = problem
+    slow = slow[:stages]
     cuts = list(itertools.combinations(range(1, len(wiring.calls)), stages - 1))
     possible = [cut for cut in cuts if fits(wiring, profile, cut, held, limit)]
     if not possible:
         with pytest.raises(ModelError, match="No cut into"):
             best_begins(loads_of(wiring, profile), stages, held, limit)
         return
-    found = best_begins(loads_of(wiring, profile), stages, held, limit)
+    found = best_begins(loads_of(wiring, profile), stages, held, limit, slowness=slow)
     assert fits(wiring, profile, found, held, limit)
-    best = min(slowest(wiring, profile, cut) for cut in possible)
-    assert slowest(wiring, profile, found) == best
+    best = min(slowest(wiring, profile, cut, slow) for cut in possible)
+    assert slowest(wiring, profile, found, slow) == best
 
 
 def chain_of(seconds, megabytes):

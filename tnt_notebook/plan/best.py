@@ -33,6 +33,7 @@ class Way:
         exchange: what replicas do with gradients: ``"sharded"``; empty: an allreduce.
         shares: of replicas in a batch, as of :class:`~tnt_notebook.plan.fit_options.FitOptions`;
             empty: equal ones.
+        cut_at: as of :class:`tnt_notebook.Pipeline`; empty: where the slowest stage is fastest.
         mesh: the axes along which ranks divide the work inside of layers, as they are typed:
             ``"height=2"``; empty: each rank does all of it.
     """
@@ -45,6 +46,7 @@ class Way:
     mesh: str = ""
     exchange: str = ""
     shares: tuple[int, ...] = ()
+    cut_at: tuple[str, ...] = ()
 
     @property
     def parts(self) -> int:
@@ -71,15 +73,18 @@ class Way:
         return {
             "stages": self.stages, "schedule": self.schedule,
             "micro_batches": self.micro_batches, "recompute": self.recompute,
+            "cut_at": [*self.cut_at] or None,
         }  # fmt: skip
 
     @classmethod
     def of(cls, plan: PipelinePlan) -> Way:
         """The one that is planned."""
         inner = plan.layouts.inner if plan.layouts else ""
+        # Where ranks differ in speed, a cut for equal ones is another.
+        cut_at = tuple(stage.first for stage in plan.stages[1:] if plan.overheads.slowness)
         return cls(
             plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute, inner,
-            plan.exchange, plan.shares,
+            plan.exchange, plan.shares, cut_at,
         )  # fmt: skip
 
     @property
@@ -93,7 +98,8 @@ class Way:
         schedule = f" --schedule {self.schedule}" if self.stages > 1 else ""
         recompute = " --recompute" if self.recompute else ""
         parts = f"--pipeline {self.stages} --micro-batches {self.micro_batches}"
-        return f"{mesh} {parts}{schedule}{recompute}".lstrip()
+        cut = f" --cut-at {','.join(self.cut_at)}" if self.cut_at else ""
+        return f"{mesh} {parts}{schedule}{recompute}{cut}".lstrip()
 
     @property
     def in_parts(self) -> bool:

@@ -15,7 +15,7 @@ from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.least import filled_s, of_ranks
 from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
-from tnt_notebook.plan.partition import Partition, Wiring, partition
+from tnt_notebook.plan.partition import Partition, Wiring, begins_of, partition
 from tnt_notebook.plan.prediction import (
     PipelinePlan,
     costs_of_step,
@@ -96,13 +96,14 @@ class Outlook:
             FAMILIES[way.schedule],
         )
         overheads = self._overheads_of(way)
-        work_s = way.micro_batches * sum(profile.seconds) / way.parts
+        fastest = min(overheads.slowness, default=1.0)
+        work_s = fastest * way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
             filled = filled_s(
                 self._wiring, profile, way.stages, way.micro_batches, self._splits(way)
             )
-            alone_s = max(alone_s, filled / way.parts)
+            alone_s = max(alone_s, fastest * filled / way.parts)
         # A forward and a backward of each micro-batch, of every stage.
         actions = 2 * way.micro_batches * family.stages_per_rank if way.in_parts else 0
         actions_s = actions * overheads.action_s
@@ -122,7 +123,8 @@ class Outlook:
         costs = costs_of_step(profile, schedule, cut, overheads, self._between(way, schedule))
         splits = self._splits(way)
         of_each = of_ranks(costs, schedule.rank_of, cut.pairs(), way.micro_batches, splits)
-        work_s = way.micro_batches * sum(profile.seconds)
+        fastest = min(overheads.slowness, default=1.0)
+        work_s = fastest * way.micro_batches * sum(profile.seconds)
         least = max(
             least_slowed_s(overheads, layers, work_s, way.stages, way.alike, fixed)
             for layers, fixed in of_each
@@ -161,6 +163,12 @@ class Outlook:
 
     def _checked(self, way: Way) -> None:
         _, _, begins = self._cut(way)
+        by_name = [self._names[begin] for begin in begins]
+        if self._overheads_of(way).slowness and begins_of(self._names, by_name) != begins:
+            raise ModelError(
+                f"Stages for ranks of different speed would begin with {', '.join(by_name)}, and "
+                "a layer that is called several times begins none."
+            )
         self._check(way, partition(self._wiring, begins))
 
     def _cut(self, way: Way) -> tuple[Profile, MeshPlan | None, list[int]]:
@@ -169,12 +177,16 @@ class Outlook:
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
             loads = self._loads(self._kind(way), self._slowest(way))
-            begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
+            slow = [*map(self._overheads_of(way).slowness_of, schedule.rank_of)]
+            begins = best_begins(loads, schedule.stages, held, self._limit, per_rank, slow)
         layouts = self._divided(way.rows_of(self._batch_size), way.mesh)[1] if way.mesh else None
         return self._profile(self._kind(way)), layouts, begins
 
     def _overheads_of(self, way: Way) -> Overheads:
-        return self._overheads.evened if way.shares else self._overheads
+        are_known = not way.mesh and way.alike * way.stages == len(self._overheads.speeds)
+        return (
+            self._overheads.of_pipelines(way.stages, way.shares) if are_known else self._overheads
+        )
 
     def _splits(self, way: Way) -> bool:
         """Whether a backward is done in two halves."""

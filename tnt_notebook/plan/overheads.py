@@ -8,8 +8,10 @@ that is simulated with times of ranks alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tnt_notebook.plan.shares import shares_of
 from tnt_notebook.plan.simulate import Timeline
 
 
@@ -23,10 +25,13 @@ class Overheads:
         message_s: of a message between stages, beside its bytes.
         variable_s, element_s: that the optimizer takes for a trained weight, and for each of its
             numbers.
-        busy: how many times as long layers take while all other ranks compute as well.
+        busy: how many times as long layers take while all other ranks compute as well, on the
+            slowest of them.
         beside: by which times of steps and optimizer are multiplied already, as fits of the model
             have shown.
         speeds: of the ranks, one beside the other; empty: not known.
+        slowness: how many times as long each rank of a pipeline takes as rank 0, of which
+            measurements are; empty: all are alike.
         ranks_key: by what measurements of the ranks are known that these are of; "": these are of
             none that are there.
         model_key: by what those of the model are known, on these ranks.
@@ -42,14 +47,29 @@ class Overheads:
     ranks_key: str = ""
     model_key: str = ""
     speeds: tuple[float, ...] = ()
+    slowness: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "speeds", tuple(self.speeds))  # of JSON, too
+        for name in ("speeds", "slowness"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # of JSON, too
 
-    @property
-    def evened(self) -> Overheads:
-        """Where each rank has as much to do as it is fast: it counts what the fastest does."""
-        return replace(self, busy=self.busy * min(self.speeds) / max(self.speeds))
+    def of_pipelines(self, stages: int, shares: Sequence[int] = ()) -> Overheads:
+        """With how slow ranks are in the pipelines that they form, one after the other; the same
+        where they are equally fast.
+
+        Args:
+            shares: of replicas in a batch: then the largest one counts, which the fastest has.
+        """
+        if not shares_of(self.speeds):
+            return self
+        first, counts = self.speeds[0], max if shares else min
+        slowness = [first / counts(self.speeds[rank::stages]) for rank in range(stages)]
+        busy = max(1.0, self.busy * min(self.speeds) / first)  # which was that of the slowest
+        return replace(self, busy=busy, slowness=tuple(slowness))
+
+    def slowness_of(self, rank: int) -> float:
+        """How many times as long a rank of a pipeline takes as rank 0."""
+        return self.slowness[rank] if self.slowness else 1.0
 
     def update_s(self, variables: int, elements: int) -> float:
         """Seconds of the optimizer, of so many weights with so many numbers in all."""

@@ -257,7 +257,8 @@ def costs_of_step(
     """What stages take of a micro-batch, of ranks that work alone. A whole copy that takes its
     share at once is trained without a pipeline, so it begins no actions."""
     whole = schedule.ranks == schedule.micro_batches == 1 and not profile.recompute
-    return costs_of(profile, cut, NONE if whole else overheads, between)
+    own = replace(NONE, slowness=overheads.slowness) if whole else overheads
+    return costs_of(profile, cut, own, between, schedule.rank_of)
 
 
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:

@@ -63,9 +63,9 @@ class Promise:
         Args:
             options: by which it was planned.
         """
-        # With uneven shares, how busy the machine is cannot be told from how fast ranks are.
-        together = 0.0 if plan.shares else company(plan.timeline, plan.alike)
-        made = plan.overheads
+        together, made = company(plan.timeline, plan.alike), plan.overheads
+        if made.slowness:  # how busy the machine is cannot be told from how fast ranks are
+            together = 0.0
         return cls(
             dict(options), plan.ranks * plan.alike, plan.batch_size, plan.step_s,
             max(plan.rank_bytes), plan.speedup, parts_of(plan), together, made.busy, made.beside,

@@ -120,6 +120,7 @@ def best_begins(
     held: Sequence[int] | None = None,
     limit_bytes: float = float("inf"),
     stages_per_rank: int = 1,
+    slowness: Sequence[float] = (),
 ) -> list[int]:
     """Where to cut so that the slowest stage is as fast as can be: by dynamic programming. Raises
     ModelError if there are fewer calls than stages, MemoryLimitError if no cut fits into memory.
@@ -127,6 +128,7 @@ def best_begins(
     Args:
         held: micro-batches that each stage has under way at most.
         limit_bytes: the memory that a rank may take; each of its stages has an equal part of it.
+        slowness: how many times as long each stage takes on its rank; empty: all are alike.
     """
     n = loads.calls
     if n < stages:
@@ -140,7 +142,8 @@ def best_begins(
         return loads.bytes(held[stage])
 
     def seconds(stage: int) -> np.ndarray:
-        return np.where(memory(stage) <= room, loads.seconds, _NEVER)
+        times = slowness[stage] if slowness else 1.0
+        return np.where(memory(stage) <= room, times * loads.seconds, _NEVER)
 
     begins = _least(n, stages, seconds)
     if begins is None:

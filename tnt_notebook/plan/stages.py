@@ -90,16 +90,25 @@ def rank_bytes(
 
 
 def costs_of(
-    profile: Profile, cut: Partition, overheads: Overheads = NONE, between: Between | None = None
+    profile: Profile,
+    cut: Partition,
+    overheads: Overheads = NONE,
+    between: Between | None = None,
+    rank_of: Sequence[int] = (),
 ) -> Costs:
     """What they take of a micro-batch, on ranks that work alone.
 
     Args:
+        rank_of: of each stage; empty: all are as fast as the one that was measured.
         between: what messages go over; None: they take what the profile says.
     """
 
     def by_stage(seconds: Sequence[float]) -> list[float]:
-        return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
+        times = map(overheads.slowness_of, rank_of or [0] * len(cut.stages))
+        return [
+            slow * sum(seconds[stage.begin : stage.end])
+            for slow, stage in zip(times, cut.stages, strict=True)
+        ]
 
     transfer: dict[tuple[int, int], float] = defaultdict(float)
     for value, maker, user in cut.edges:

@@ -28,6 +28,7 @@ from tnt_notebook.parallel.training.placement import check
 from tnt_notebook.parallel.training.prepare import build_layers
 from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan import measurements
+from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.fit_options import AUTO
 from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.network import ASSUMED, Link
@@ -149,9 +150,8 @@ def _search(
         return {"refused": why, "too_large": True}
     if not plans:
         return {"refused": max(found.refused, key=found.refused.__getitem__), "too_large": False}
-    way, _ = found.found[0]
     given_limit = None if most is None else int(limit)
-    return asdict(Promise.of(plans[0], options_of(way, given_limit)))
+    return asdict(Promise.of(plans[0], options_of(Way.of(plans[0]), given_limit)))
 
 
 def _of_rank_0(over: World, search: Callable[[Report], dict[str, Any]]) -> dict[str, Any]:

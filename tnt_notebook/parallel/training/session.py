@@ -100,11 +100,14 @@ class Session:
         Raises:
             MeshError: something else says how models are divided.
         """
-        own = {"a pipeline": self.pipeline, "a mesh": self.mesh, "shares": self.options.shares}
+        own = {
+            "a pipeline is": self.pipeline, "a mesh is": self.mesh,
+            "shares are": self.options.shares,
+        }  # fmt: skip
         given = next((name for name, said in own.items() if said is not None), None)
         if division is not None and given is not None:
             raise MeshError(
-                f"A distribution of Keras is set ({division.says[0]}), and there is {given}: use "
+                f"A distribution of Keras is set ({division.says[0]}), and {given} given: use "
                 "one of them. keras.distribution.set_distribution(None) unsets it."
             )
         says = division.says if division is not None else ()
