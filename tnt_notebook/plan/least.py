@@ -14,6 +14,7 @@ stage does keeps others from their work, as weight gradients do not, ``p`` is ``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.profile import Profile
@@ -21,24 +22,43 @@ from tnt_notebook.plan.schedule import Edges
 from tnt_notebook.plan.simulate import Costs
 
 
-def filled_s(
-    wiring: Wiring, profile: Profile, stages: int, micro_batches: int, splits: bool
-) -> float:
-    """Seconds at least of a step in which each rank has one stage, in order.
+class Filling(NamedTuple):
+    """What any cut of a model has in common, for one micro-batch.
+
+    Attributes:
+        own: seconds of all calls, by what ranks do themselves.
+        part: of that, at least, for which those behind have to wait.
+        beside: seconds at most of the calls before one that it need not wait for.
+    """
+
+    own: float
+    part: float
+    beside: float
+
+    def least_s(self, stages: int, micro_batches: int) -> float:
+        """Seconds at least of a step in which each rank has one stage, in order."""
+        if not self.part:
+            return 0.0
+        filled = self.part * self.own / (1 - (1 - self.part / micro_batches) ** stages)
+        return filled - self.beside
+
+
+def fillings_of(wiring: Wiring, profile: Profile, splits: bool) -> list[Filling]:
+    """Each of them bounds a step.
 
     Args:
         splits: whether a backward is done in two halves.
     """
     whole = profile.seconds
     if not splits:
-        return _least(wiring, whole, whole, stages, micro_batches)
+        return [_filling(wiring, whole, whole)]
     there_and_back = [sum(both) for both in zip(profile.forward, profile.inputs, strict=True)]
     # Weight gradients are left when the last input gradient has gone; but not when the first
     # micro-batch comes.
-    return max(
-        _least(wiring, there_and_back, there_and_back, stages, micro_batches),
-        _least(wiring, whole, profile.forward, stages, micro_batches),
-    )
+    return [
+        _filling(wiring, there_and_back, there_and_back),
+        _filling(wiring, whole, profile.forward),
+    ]
 
 
 def of_ranks(
@@ -98,16 +118,11 @@ def _before(
     return paths
 
 
-def _least(
-    wiring: Wiring, own: Sequence[float], ahead: Sequence[float], stages: int, micro_batches: int
-) -> float:
+def _filling(wiring: Wiring, own: Sequence[float], ahead: Sequence[float]) -> Filling:
     """By the seconds of each call that a rank does itself, and that it waits for if a stage before
     does them."""
     part = min((a / o for a, o in zip(ahead, own, strict=True) if o), default=0.0)
-    if not part:
-        return 0.0
-    filled = part * sum(own) / (1 - (1 - part / micro_batches) ** stages)
-    return filled - _beside(wiring, ahead)
+    return Filling(sum(own), part, _beside(wiring, ahead))
 
 
 def _beside(wiring: Wiring, seconds: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from tnt_notebook.plan.best import Best, Judged, Way, best, ways
 from tnt_notebook.plan.exchange import exchange_after
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.least import filled_s, of_ranks
+from tnt_notebook.plan.least import Filling, fillings_of, of_ranks
 from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
 from tnt_notebook.plan.partition import Partition, Wiring, begins_of, partition
@@ -71,6 +71,7 @@ class Outlook:
         self._measured = functools.cache(profile_of)
         self._profile = functools.cache(self._profile_of)
         self._loads = functools.cache(self._loads_of)
+        self._fillings = functools.cache(self._fillings_of)
         self._schedule = functools.lru_cache(8)(_made)  # the longest are of 200,000 actions
 
     def best(
@@ -91,18 +92,15 @@ class Outlook:
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        profile, family = (
-            self._profile(self._kind(way)._replace(mesh="", owners=1)),
-            FAMILIES[way.schedule],
-        )
+        kind, family = self._kind(way)._replace(mesh="", owners=1), FAMILIES[way.schedule]
+        profile = self._profile(kind)
         overheads = self._overheads_of(way)
         fastest = min(overheads.slowness, default=1.0)
         work_s = fastest * way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
-            filled = filled_s(
-                self._wiring, profile, way.stages, way.micro_batches, self._splits(way)
-            )
+            fillings = self._fillings(kind, self._splits(way))
+            filled = max(one.least_s(way.stages, way.micro_batches) for one in fillings)
             alone_s = max(alone_s, fastest * filled / way.parts)
         # A forward and a backward of each micro-batch, of every stage.
         actions = 2 * way.micro_batches * family.stages_per_rank if way.in_parts else 0
@@ -215,6 +213,9 @@ class Outlook:
         rows, mesh = kind.rows, kind.mesh
         measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)
         return trained_so(measured, kind.adds_up, kind.recompute, kind.owners)
+
+    def _fillings_of(self, kind: _Kind, splits: bool) -> list[Filling]:
+        return fillings_of(self._wiring, self._profile(kind), splits)
 
     def _loads_of(self, kind: _Kind, link: Link | None) -> Loads:
         profile = self._profile(kind)

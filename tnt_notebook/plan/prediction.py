@@ -91,7 +91,7 @@ class PipelinePlan:
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
         overheads: that were reckoned with.
-        exchange, shares: as of :class:`~tnt_notebook.plan.best.Way`.
+        exchange, shares: the options of the fit; empty: an allreduce, and equal shares.
     """
 
     schedule: str

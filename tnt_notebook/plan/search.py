@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -138,12 +139,17 @@ def best_begins(
     held = held or [1] * stages
     room = limit_bytes / stages_per_rank
 
+    bytes_of = functools.cache(loads.bytes)  # many stages have as many under way
+
+    @functools.cache
+    def within(held: int, times: float) -> np.ndarray:
+        return np.where(bytes_of(held) <= room, times * loads.seconds, _NEVER)
+
     def memory(stage: int) -> np.ndarray:
-        return loads.bytes(held[stage])
+        return bytes_of(held[stage])
 
     def seconds(stage: int) -> np.ndarray:
-        times = slowness[stage] if slowness else 1.0
-        return np.where(memory(stage) <= room, times * loads.seconds, _NEVER)
+        return within(held[stage], slowness[stage] if slowness else 1.0)
 
     begins = _least(n, stages, seconds)
     if begins is None:
