@@ -134,7 +134,7 @@ def slept(x: Any) -> Any:
 
 
 def _sleep(x: np.ndarray) -> np.ndarray:
-    time.sleep(0.002)
+    time.sleep(0.01)
     return x
 
 
@@ -177,7 +177,7 @@ def own() -> tuple[dict[str, Any], str, str]:
 def test_a_dataset_of_ones_own_says_where_its_time_goes(ranks):
     (row, missing, array), other = ranks.run(2, own)
     assert row == other[0] and (missing, array) == other[1:]
-    assert 0 < row["samples_per_s"] <= 1.2 * 2 * 500 and row["calls"] == 1
+    assert 0 < row["samples_per_s"] <= 1.2 * 2 * 100 and row["calls"] == 1
     shares = {part["part"]: part["share"] for part in row["parts"]}
     assert list(shares) == ["read", "map", "batch"] and max(shares, key=shares.__getitem__) == "map"
     assert missing.startswith("On rank 1: 'train' is not defined in the cells")

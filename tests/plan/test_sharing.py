@@ -38,3 +38,7 @@ def test_a_profile_knows_who_has_most():
     even = 4 * 120_010 + 2 * 4 * (60_000 + 10)
     assert sum(map(shared.state_bytes, range(4))) == even
     assert shared.uneven_bytes(range(3)) == 2 * 4 * 10_000
+    # Of a hundred ranks, most own nothing.
+    apart = trained_so(profile, False, False, owners=100)
+    assert apart.trained(range(3)) == (2, 50_010)
+    assert apart.uneven_bytes(range(3)) == 2 * 4 * (50_000 - 1200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -88,28 +89,28 @@ class Profile:
         numbers = [self.variables[v].elements * self.variables[v].part for v in used]
         if self.owners == 1:
             return len(used), round(sum(numbers))
-        owner = self._owners(used, [0] * self.owners)
-        own = [
-            [n for place, n in enumerate(numbers) if owner.get(place, rank) == rank]
-            for rank in range(self.owners)
-        ]
-        most = max(own, key=sum)
+        owner, _ = self._owners(used)
+        everyones = [n for place, n in enumerate(numbers) if place not in owner]
+        own: dict[int, list[float]] = defaultdict(list)
+        for place, rank in owner.items():
+            own[rank].append(numbers[place])
+        most = everyones + max(own.values(), key=sum, default=[])
         return len(most), round(sum(most))
 
     def uneven_bytes(self, calls: Iterable[int]) -> int:
         """What the optimizer of the rank that owns most keeps beyond the mean."""
         if self.owners == 1:
             return 0
-        load = [0] * self.owners
-        self._owners(self._trained(calls), load)
-        return round(self.slots * (max(load) - sum(load) / self.owners))
+        _, load = self._owners(self._trained(calls))
+        return round(self.slots * (max(load, default=0) - sum(load) / self.owners))
 
     def _trained(self, calls: Iterable[int]) -> list[int]:
         used = {v for call in calls for v in self.uses[call] if self.variables[v].trained}
         return sorted(used)
 
-    def _owners(self, used: Sequence[int], load: list[int]) -> dict[int, int]:
-        return owners_of([self.variables[v].bytes for v in used], load)
+    def _owners(self, used: Sequence[int]) -> tuple[dict[int, int], list[int]]:
+        load = [0] * min(self.owners, len(used))  # of more ranks, the others own nothing
+        return owners_of([self.variables[v].bytes for v in used], load), load
 
     def gradient_bytes(self, variable: int) -> int:
         """Its gradient."""

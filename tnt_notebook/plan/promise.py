@@ -81,10 +81,10 @@ class Promise:
             ranks //= on.along_all(on.inner)
             divided = f" with layers divided along {on.inner_text}"
         how = "whole copies" if pipeline is None else _of_pipeline(pipeline, ranks)
+        if shares := self.options.get("shares"):
+            how += f" with {':'.join(map(str, shares))} of each batch"
         if exchange := self.options.get("exchange"):
             how += f", {exchange},"
-        if shares := self.options.get("shares"):
-            how += f", {' : '.join(map(str, shares))} of a batch each,"
         return (
             f"{how}{divided} on {counted(self.ranks)}, "
             f"{self.speedup:.3g} times one rank: {1e3 * self.step_s:.3g} ms for a step of "

@@ -3,6 +3,7 @@ whose, with the exchange ``sharded``."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 #: Weights of so many bytes at most are trained by all ranks.
@@ -22,8 +23,12 @@ def owners_of(
         small_bytes: weights of at most so many are everybody's, too.
     """
     owners = {}
+    least = [*zip(load, range(len(load)), strict=True)]
+    heapq.heapify(least)
     for place in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)[:-1]:
         if sizes[place] > small_bytes:
-            owners[place] = min(range(len(load)), key=load.__getitem__)
-            load[owners[place]] += sizes[place]
+            _, rank = least[0]
+            owners[place] = rank
+            load[rank] += sizes[place]
+            heapq.heapreplace(least, (load[rank], rank))
     return owners

@@ -57,7 +57,8 @@ def shape(plan: PipelinePlan) -> str:
         copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
     divided = f", each layer divided among {plan.parts} ranks" if plan.parts > 1 else ""
     shared = ", which share out the optimizer's state" if plan.exchange else ""
-    return f"{copies}{divided}{shared}"
+    uneven = f", with {':'.join(map(str, plan.shares))} of each batch" if plan.shares else ""
+    return f"{copies}{divided}{uneven}{shared}"
 
 
 def figure_bundle(rows: Sequence[dict[str, Any]], asked: int) -> Bundle:
