@@ -127,9 +127,9 @@ def _run(
     options = dict(options)
     result, stopped = None, False
     try:
-        options |= vars(FitOptions.of(options))
-        if options["exchange"] is not None:
+        if options.get("exchange") is not None:
             options["exchange"] = exchange_of(options["exchange"], own=shell.user_ns.get)
+        options |= vars(FitOptions.of(options))
         if "checkpoint" in options:
             options["checkpoint"] = Checkpoint(**{"run": cell, **options["checkpoint"]})
         as_study = FitAs(**options.pop("fit_as", {}))

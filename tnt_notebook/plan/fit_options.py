@@ -84,30 +84,28 @@ class FitOptions:
         default=None,
         metadata=typed(
             metavar="N,N,...",
-            help="how large a part of each batch the replicas train, in whole numbers, as in 3,1 "
-            "for ranks of different speed (default: equal parts)",
+            help="parts of each batch that replicas train, as in 3,1 (default: equal)",
         ),
     )
     batch_norm: BatchNorm = field(
         default="rank",
         metadata=typed(
             choices=get_args(BatchNorm),
-            help="samples for batch-norm statistics: those of the rank (default), or of the whole "
-            "batch",
+            help="batch-norm statistics of the rank's samples (default) or the batch's",
         ),
     )
     on_nan: OnNan = field(
         default="stop",
         metadata=typed(
             choices=get_args(OnNan),
-            help="when loss and weights are NaN, end training (default), or go on as Keras does",
+            help="when loss and weights are NaN: end training (default), or go on",
         ),
     )
     track: str | Track | None = field(
         default=None,
         metadata=typed(
             metavar="TRACKER[:DIR],...",
-            help=f"log loss, metrics and figures of the ranks to {', '.join(TRACKERS)}",
+            help=f"log loss, metrics and figures to {', '.join(TRACKERS)}",
         ),
     )
     pipeline: Pipeline | None = None
