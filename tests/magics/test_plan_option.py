@@ -27,6 +27,12 @@ history = model.fit(x, y, batch_size=4, epochs=3)
         ("--plan plan --micro-batches 2 --recompute", "not with --micro-batches, --recompute, whi"),
         ("--plan plan --memory-limit 1GB", "--plan: not with --memory-limit, which the plan sets"),
         ("--plan auto --mesh model=2 --layout a:rows=model", "not with --mesh, --layout, which"),
+        ("--plan auto --shares 3,1", "--plan: not with --shares, which the plan sets"),
+        (
+            "--shares 3,x",
+            "shares are whole numbers greater than 0, one for each replica, as in 3,1",
+        ),
+        ("--shares 3,1 --on-failure shrink", "shares are of all ranks; use restart"),
         ("--plan nothing", "--plan nothing: it is no variable that holds a plan, and no file is"),
         ("--plan number", "--plan number: it is not a plan, and no file is called so; write auto"),
         ("--plan empty", "--plan empty: there is no plan in it"),
@@ -73,7 +79,11 @@ def test_a_plan_is_followed(shell_with_ranks, tmp_path, monkeypatch):
     fit("named", "--plan plan")
     fit("saved", "--plan plan.json")
     fit("typed", options)
-    for name in ("named", "saved", "looked"):
+    shell.push({"shared": Plans([(plan[0], {"exchange": "sharded"})])})
+    fit("shared", "--plan shared")
+    assert "whole copies, sharded, on 2 ranks" in fits["shared"].frames[0]["plan"]
+    fit("uneven", "--shares 3,1")
+    for name in ("named", "saved", "looked", "shared", "uneven"):
         for a, b in zip(weights["typed"], weights[name], strict=True):
             assert abs(a - b).max() < 1e-5
     for name in ("named", "saved"):

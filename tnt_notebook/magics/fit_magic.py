@@ -117,6 +117,8 @@ def _going_on(arguments: Any) -> dict[str, Any]:
         raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
     if on_failure == "shrink" and arguments.mesh is not None:
         raise UsageError("--on-failure shrink: a mesh needs all its ranks; use restart")
+    if on_failure == "shrink" and arguments.shares is not None:
+        raise UsageError("--on-failure shrink: shares are of all ranks; use restart")
     if on_failure == "shrink" and arguments.plan is not None:
         raise UsageError("--on-failure shrink: a plan is for all ranks; use restart")
     if restarts is None:

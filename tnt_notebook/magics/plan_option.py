@@ -29,7 +29,7 @@ def planned(arguments: Namespace, variables: Mapping[str, Any]) -> str | dict[st
         UsageError: it says nothing of this kind, or other options are typed that a plan sets.
     """
     text = arguments.plan
-    flags = {**OPTIONS, **{name: TYPED[name] for name in ("mesh", "layouts")}}
+    flags = {**OPTIONS, **{name: TYPED[name] for name in ("mesh", "layouts", "shares")}}
     taken = set(given(flags, arguments)) - ({"memory_limit"} if text == AUTO else set())
     if taken:
         typed = ", ".join(flag for name, (flag, _) in flags.items() if name in taken)
