@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 #: The fastest rank has so many parts, of which slower ones have fewer.
 _PARTS = 16
 #: Ranks that are nearly as fast as the fastest have equal parts: times of equal ones differ, too.
-_ALIKE = 0.8
+_ALIKE = 0.7
 
 
 def checked(shares: Iterable[int] | str) -> tuple[int, ...]:
