@@ -40,7 +40,7 @@ def in_parts(profile, mesh, rows, draw):
     return divided(profile, layers), found
 
 
-def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=()):
+def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=(), exchanges=True):
     """Of calls that take what the one before gives, or some earlier ones, and keep a value to
     themselves; and all ways to train it.
 
@@ -80,9 +80,10 @@ def outlook(seed, limit_bytes=math.inf, by_levels=False, meshes=()):
         link = Network("", (Level("node", 2, node), Level("all", None, link, link.bytes_per_s)))
     found = Outlook(
         wiring, names, profile, batch_size, link, overheads, limit_bytes, meshes=meshes,
+        exchanges=exchanges,
         divided=lambda rows, mesh: in_parts(profile(rows), mesh, rows, random.Random(seed)),
     )  # fmt: skip
-    return found, list(ways(ranks, batch_size, calls, meshes, shares=shares))
+    return found, list(ways(ranks, batch_size, calls, meshes, exchanges, shares))
 
 
 @pytest.mark.parametrize("meshes", [(), MESHES])
@@ -121,15 +122,23 @@ def test_all_runs_of_calls_ask_for_what_each_asks_for(seed):
                     assert loads.bytes(held)[begin, end] == pytest.approx(load.bytes(held))
 
 
-def test_what_does_not_fit_is_not_proposed_and_said():
-    one, among = outlook(4, limit_bytes=1)
+def test_shares_are_of_whole_copies_on_the_ranks_that_were_measured():
+    assert all(way.shares == (3, 1) for way in ways(2, 32, 4, shares=(3, 1)) if way.stages == 1)
+    assert not any(way.shares for way in ways(4, 32, 4, shares=(3, 1)))
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_what_does_not_fit_is_not_proposed_and_said(exchanges):
+    one, among = outlook(4, limit_bytes=1, exchanges=exchanges)
     free, _ = outlook(4)
     found = one.best(among[0].replicas * among[0].stages)
     assert not found.found and not found.refused
     assert found.too_large[0] == found.looked_at == found.there_are
     least = min(max(free.plan(way).rank_bytes) for way in among)
-    # Where a cut is looked for, what ranks share out is taken to be shared out evenly.
-    assert 0.5 * least < found.too_large[1] <= least
+    if exchanges:  # where a cut is looked for, ranks are taken to share out the state evenly
+        assert 0.5 * least < found.too_large[1] <= least
+    else:
+        assert found.too_large[1] == least
     staged = next(way for way in among if way.stages > 1)
     with pytest.raises(ModelError, match="fits into 1 B a rank"):
         one.plan(staged)

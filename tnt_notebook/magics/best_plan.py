@@ -63,7 +63,8 @@ def run(
     overheads, fits = measured_overheads(cluster, status, name, like_it)
     link = measured_link(cluster, status) if network is None else None
     if network is not None:  # fits on these ranks do not try such plans
-        overheads["ranks_key"], fits = "", []
+        overheads |= {"ranks_key": "", "speeds": ()}
+        fits = []
     answer = asked(
         cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, overheads, memory_limit,
         None if network is None else as_json(network),
@@ -82,7 +83,9 @@ def run(
         )
     by_ranks = answer["by_ranks"]
     curve = [plan_ranks.figure_bundle(by_ranks, ranks)] if len(by_ranks) > 1 else []
-    told = below(best_bundle(plans, ranks, answer, network), f"{record(fits)} {alike(plans, fits)}")
+    told = below(
+        best_bundle(plans, ranks, answer, network), f"{record(fits)} {alike(plans, fits)}".lstrip()
+    )
     show(told, *curve, figure_bundle(plans[0]))
     return plans, by_ranks
 
@@ -96,8 +99,12 @@ def alike(plans: Sequence[PipelinePlan], fits: Sequence[tuple[float, float]]) ->
     """
     error = usual_error(fits)
     near = sum(plan.step_s <= (1 + error) * plans[0].step_s for plan in plans)
-    among = f"the first {near} may be equally fast" if near > 1 else "the first is clearly fastest"
-    return f"How sure: half of all plans are off by more than {error:.0%}, so {among}."
+    told = [f"How sure: half of all plans are off by more than {error:.0%}"]
+    if near > 1:
+        told.append(f"the first {near} may be equally fast")
+    elif len(plans) > 1:
+        told.append("the others are slower by more than that")
+    return "; ".join(told) + "."
 
 
 def best_bundle(

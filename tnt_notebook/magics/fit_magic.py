@@ -106,6 +106,13 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         fit.wait()
 
 
+#: Options with which a fit needs all its ranks, and why.
+_OF_ALL_RANKS = {
+    "stages": "a pipeline needs all its ranks", "mesh": "a mesh needs all its ranks",
+    "shares": "shares are of all ranks", "plan": "a plan is for all ranks",
+}  # fmt: skip
+
+
 def _going_on(arguments: Any) -> dict[str, Any]:
     """What happens when ranks die."""
     on_failure, restarts = arguments.on_failure or "stop", arguments.restarts
@@ -113,14 +120,9 @@ def _going_on(arguments: Any) -> dict[str, Any]:
         raise UsageError(f"--restarts must be at least 0, not {restarts}")
     if restarts and arguments.checkpoint is None and on_failure == "stop":
         raise UsageError("--restarts: only with --checkpoint, which it needs to continue from")
-    if on_failure == "shrink" and arguments.stages is not None:
-        raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
-    if on_failure == "shrink" and arguments.mesh is not None:
-        raise UsageError("--on-failure shrink: a mesh needs all its ranks; use restart")
-    if on_failure == "shrink" and arguments.shares is not None:
-        raise UsageError("--on-failure shrink: shares are of all ranks; use restart")
-    if on_failure == "shrink" and arguments.plan is not None:
-        raise UsageError("--on-failure shrink: a plan is for all ranks; use restart")
+    for name, why in _OF_ALL_RANKS.items():
+        if on_failure == "shrink" and getattr(arguments, name) is not None:
+            raise UsageError(f"--on-failure shrink: {why}; use restart")
     if restarts is None:
         restarts = 0 if on_failure == "stop" else 3
     return {"on_failure": on_failure, "restarts": restarts}

@@ -17,6 +17,7 @@ from tnt_notebook.plan import saved_plans
 from tnt_notebook.plan.fit_options import AUTO, TYPED
 from tnt_notebook.plan.options import OPTIONS
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.promise import SET_BY_PLANS
 
 
 def planned(arguments: Namespace, variables: Mapping[str, Any]) -> str | dict[str, Any]:
@@ -29,7 +30,7 @@ def planned(arguments: Namespace, variables: Mapping[str, Any]) -> str | dict[st
         UsageError: it says nothing of this kind, or other options are typed that a plan sets.
     """
     text = arguments.plan
-    flags = {**OPTIONS, **{name: TYPED[name] for name in ("mesh", "layouts", "shares")}}
+    flags = {**OPTIONS, **{name: TYPED[name] for name in SET_BY_PLANS if name in TYPED}}
     taken = set(given(flags, arguments)) - ({"memory_limit"} if text == AUTO else set())
     if taken:
         typed = ", ".join(flag for name, (flag, _) in flags.items() if name in taken)

@@ -164,7 +164,7 @@ def ways(
             the usual order of work, without recomputation.
     """
     for way in _undivided(ranks, batch_size, calls):
-        if way.replicas == len(shares):
+        if way.stages == 1 and way.replicas == len(shares):
             way = replace(way, shares=shares)
         yield way
         if exchanges and way.replicas > 1:

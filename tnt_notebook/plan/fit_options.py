@@ -8,7 +8,6 @@ with their help.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,7 +20,7 @@ from tnt_notebook.plan import saved_plans, shares
 from tnt_notebook.plan.hints import WAYS, memory_of
 from tnt_notebook.plan.mesh import DATA, STAGE, Layouts, Mesh
 from tnt_notebook.plan.options import OPTIONS, READ, Pipeline, declared, typed
-from tnt_notebook.plan.promise import Promise
+from tnt_notebook.plan.promise import SET_BY_PLANS, Promise
 from tnt_notebook.plan.track import Track
 from tnt_notebook.words import number
 from tnt_notebook.words import ranks as counted
@@ -33,8 +32,6 @@ OnNan = Literal["stop", "go-on"]
 
 #: The plan that is looked for at the first fit of a model.
 AUTO = "auto"
-#: Options that a plan sets.
-SET_BY_PLANS = ("pipeline", "mesh", "layouts", "memory_limit", "shares")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,10 +213,10 @@ class FitOptions:
                 f"The plan is for {counted(self.plan.ranks)}, and there "
                 f"{number(ranks, 'is', 'are')} {ranks}. Plan for as many: %tnt_plan --ranks {ranks}"
             )
-        mesh = None if self.mesh is None else self.mesh.of
         if self.pipeline is not None:
-            mesh = functools.partial(self.pipeline.mesh_of, mesh=self.mesh)
-        made = None if mesh is None else mesh(ranks)
+            made: Mesh | None = self.pipeline.mesh_of(ranks, self.mesh)
+        else:
+            made = None if self.mesh is None else self.mesh.of(ranks)
         replicas = ranks if made is None else made.along(DATA)
         if self.shares is not None and len(self.shares) != replicas:
             raise MeshError(

@@ -95,13 +95,12 @@ class Outlook:
         kind, family = self._kind(way)._replace(mesh="", owners=1), FAMILIES[way.schedule]
         profile = self._profile(kind)
         overheads = self._overheads_of(way)
-        fastest = min(overheads.slowness, default=1.0)
-        work_s = fastest * way.micro_batches * sum(profile.seconds) / way.parts
+        work_s = overheads.fastest * way.micro_batches * sum(profile.seconds) / way.parts
         alone_s = work_s / way.stages
         if family.stages_per_rank == 1:
             fillings = self._fillings(kind, self._splits(way))
             filled = max(one.least_s(way.stages, way.micro_batches) for one in fillings)
-            alone_s = max(alone_s, fastest * filled / way.parts)
+            alone_s = max(alone_s, overheads.fastest * filled / way.parts)
         # A forward and a backward of each micro-batch, of every stage.
         actions = 2 * way.micro_batches * family.stages_per_rank if way.in_parts else 0
         actions_s = actions * overheads.action_s
@@ -121,8 +120,7 @@ class Outlook:
         costs = costs_of_step(profile, schedule, cut, overheads, self._between(way, schedule))
         splits = self._splits(way)
         of_each = of_ranks(costs, schedule.rank_of, cut.pairs(), way.micro_batches, splits)
-        fastest = min(overheads.slowness, default=1.0)
-        work_s = fastest * way.micro_batches * sum(profile.seconds)
+        work_s = overheads.fastest * way.micro_batches * sum(profile.seconds)
         least = max(
             least_slowed_s(overheads, layers, work_s, way.stages, way.alike, fixed)
             for layers, fixed in of_each

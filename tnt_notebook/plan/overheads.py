@@ -67,6 +67,11 @@ class Overheads:
         busy = max(1.0, self.busy * min(self.speeds) / first)  # which was that of the slowest
         return replace(self, busy=busy, slowness=tuple(slowness))
 
+    @property
+    def fastest(self) -> float:
+        """How many times as long the fastest rank of a pipeline takes as rank 0."""
+        return min(self.slowness, default=1.0)
+
     def slowness_of(self, rank: int) -> float:
         """How many times as long a rank of a pipeline takes as rank 0."""
         return self.slowness[rank] if self.slowness else 1.0

@@ -11,9 +11,13 @@ from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.overheads import company
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.shares import in_words
 from tnt_notebook.plan.terms import parts_of
 from tnt_notebook.sizes import size
 from tnt_notebook.words import ranks as counted
+
+#: Options of a fit that any plan sets; some set the exchange, too.
+SET_BY_PLANS = ("pipeline", "mesh", "layouts", "memory_limit", "shares")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Promise:
             divided = f" with layers divided along {on.inner_text}"
         how = "whole copies" if pipeline is None else _of_pipeline(pipeline, ranks)
         if shares := self.options.get("shares"):
-            how += f" with {':'.join(map(str, shares))} of each batch"
+            how += f" with {in_words(shares)}"
         if exchange := self.options.get("exchange"):
             how += f", {exchange},"
         return (

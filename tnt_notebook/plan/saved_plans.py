@@ -13,7 +13,7 @@ from tnt_notebook.errors import MeshError, PlanError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.options import READ
 from tnt_notebook.plan.prediction import PipelinePlan, as_json, from_json
-from tnt_notebook.plan.promise import Promise
+from tnt_notebook.plan.promise import SET_BY_PLANS, Promise
 
 #: Of the format. A file has it under :data:`_KIND`.
 VERSION = 5
@@ -73,14 +73,7 @@ def promised(path: Path) -> Promise:
 def _checked(one: dict[str, Any]) -> dict[str, Any]:
     """The options of a plan, which fits can have."""
     options = files.typed(dict, one["options"])
-    if unknown := set(options) - {
-        "pipeline",
-        "mesh",
-        "layouts",
-        "memory_limit",
-        "exchange",
-        "shares",
-    }:
+    if unknown := set(options) - {*SET_BY_PLANS, "exchange"}:
         raise ValueError(f"there is no option {min(unknown)!r}")
     if "pipeline" in options and options["pipeline"].get("schedule", "1f1b") not in FAMILIES:
         raise ValueError(f"there is no schedule {options['pipeline']['schedule']!r}")

@@ -31,6 +31,11 @@ def _whole(said: int | str) -> int:
     return said if type(said) is int and said > 0 else 0
 
 
+def in_words(shares: Sequence[int]) -> str:
+    """``3:1 of each batch``"""
+    return f"{':'.join(map(str, shares))} of each batch"
+
+
 def largest(batch_size: int, replicas: int, shares: Sequence[int] = ()) -> int:
     """Samples of the replica that has most of a batch; without shares all have as many."""
     return -(-batch_size * max(shares) // sum(shares)) if shares else -(-batch_size // replicas)

@@ -82,7 +82,7 @@ def rank_bytes(
         most = schedule.peak(rank, [load.held_bytes for load in loads])
         own = [loads[stage] for stage in schedule.stages_of(rank)]
         weights = sum(load.state_bytes + load.gradient_bytes for load in own)
-        calls = [call for stage in schedule.stages_of(rank) for call in range(*bounds[stage])]
+        calls = (call for stage in schedule.stages_of(rank) for call in range(*bounds[stage]))
         weights += profile.uneven_bytes(calls)
         working = max(load.working_bytes for load in own)
         needs.append(weights + max(round(most) + working, max(load.update_bytes for load in own)))

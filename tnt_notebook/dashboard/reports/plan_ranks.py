@@ -10,6 +10,7 @@ from tnt_notebook.dashboard.figures.ranks_figure import figure_of
 from tnt_notebook.dashboard.figures.wording import plural, rate
 from tnt_notebook.plan.by_ranks import WORTH_RANKS, held_back_by, levels_off
 from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.plan.shares import in_words
 
 #: Why more ranks add little, by the part of a step that does not shrink with them.
 _WHY = {
@@ -57,7 +58,7 @@ def shape(plan: PipelinePlan) -> str:
         copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
     divided = f", each layer divided among {plan.parts} ranks" if plan.parts > 1 else ""
     shared = ", which share out the optimizer's state" if plan.exchange else ""
-    uneven = f", with {':'.join(map(str, plan.shares))} of each batch" if plan.shares else ""
+    uneven = f", with {in_words(plan.shares)}" if plan.shares else ""
     return f"{copies}{divided}{uneven}{shared}"
 
 

@@ -59,4 +59,6 @@ class Rows(keras.utils.PyDataset):
 
 def with_shares(batches: tf.data.Dataset) -> tf.data.Dataset:
     """``(rows, Share)`` of what `Rows` gives."""
-    return batches.map(lambda rows, share: (rows, Share(*tf.unstack(share, num=4))))
+    return batches.map(
+        lambda rows, share: (rows, Share(*tf.unstack(share, num=len(Share._fields))))
+    )

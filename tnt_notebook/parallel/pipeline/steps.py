@@ -21,7 +21,7 @@ from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import loss_tracker
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, unpack, unzipped
+from tnt_notebook.parallel.data import Replica, Sharded, Share, rows, samples_of, unpack, unzipped
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.layer_graph.graph import standardized, wiring_of
 from tnt_notebook.parallel.layer_graph.packing import packed
@@ -221,8 +221,7 @@ class PipelineSteps:
 
     def _with_share(self, batch: Any) -> tuple[Any, Share]:
         if self.setting.over.size == 1:
-            count = samples_of(batch)
-            return batch, Share(tf.constant(0, tf.int64), count, count, tf.constant(0, tf.int64))
+            return batch, Share.of(samples_of(batch), Replica(0, 1), tf.constant(0, tf.int64))
         if not self.reads:
             # At the end of the data there is nothing to wait for.
             with tf.control_dependencies([batch]):

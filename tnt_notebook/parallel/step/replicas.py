@@ -22,7 +22,7 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import outputs_go_to_compiled
-from tnt_notebook.parallel.data import InBlocks, Sharded, Share, samples_of
+from tnt_notebook.parallel.data import InBlocks, Replica, Sharded, Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.local_updates import where
@@ -154,8 +154,8 @@ class Replicas:
 
     def _alone(self, own_step: OwnStep, batch: Any) -> tuple[Step, dict[str, Any]]:
         """The step of one rank, and what it returns."""
-        samples, none = samples_of(batch), tf.constant(0, tf.int64)
-        share = Share(none, samples, samples, none)
+        samples = samples_of(batch)
+        share = Share.of(samples, Replica(0, 1), tf.constant(0, tf.int64))
         step = self.setting.step(self._model, share, self._over)
         if not self.setting.exchange.on_one_rank:
             step.exchange = Exchange()
