@@ -60,7 +60,7 @@ def _is_known(operation: Any) -> bool:
 
 @functools.cache
 def machine() -> str:
-    """What measurements depend on beside the model."""
+    """What measurements depend on beside the model, as long as the process lives."""
     devices = [
         tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")
         for gpu in tf.config.list_physical_devices("GPU")
@@ -68,8 +68,7 @@ def machine() -> str:
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     threads = threads or os.environ.get("TF_NUM_INTRAOP_THREADS")
     threads = threads or len(os.sched_getaffinity(0))
-    policy = keras.config.dtype_policy().name
-    return f"{_METHOD} {_cpu()} {threads} {devices} {tf.__version__} {keras.__version__} {policy}"
+    return f"{_METHOD} {_cpu()} {threads} {devices} {tf.__version__} {keras.__version__}"
 
 
 def _cpu() -> str:

@@ -61,21 +61,22 @@ def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call:
     try:
         with seeds.untouched():
             seeds.synchronise(over)  # as fits have it
+            rows = rows_together(graph, rows)
+            # Rank 0 keeps what is measured, by what it knows of itself and of the model.
+            ranks_key, key = agreement.from_rank_0(
+                over, (key_of_machines(over), _key_of_model(over, model, graph, rows))
+            )
             step_s, action_s, message_s = _kept(
-                over, "steps", key_of_machines(over), 3, lambda: _steps(over, call)
+                over, "steps", ranks_key, 3, lambda: _steps(over, call)
             )
             variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
-            rows = rows_together(graph, rows)
-            key, lasting = (
-                _key_of_model(over, model, graph, rows),
-                all(map(is_lasting, graph.calls)),
-            )
+            lasting = all(map(is_lasting, graph.calls))
             busy, speeds = _busy(over, model, graph, rows, key, lasting)
             (beside,) = _kept(over, BESIDE, key, 1, lambda: (1.0,), lasting)
             step_s, variable_s, element_s = (beside * s for s in (step_s, variable_s, element_s))
             return Overheads(
                 step_s, action_s, message_s, variable_s, element_s, busy, beside,
-                key_of_machines(over), key, speeds,
+                ranks_key, key, speeds,
             )  # fmt: skip
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(f"Its layers could not be timed: {error}") from error
@@ -128,10 +129,10 @@ def _nothing(layers: int) -> keras.Model:
     """A model in which next to nothing is done. Nothing is drawn for it, and it has names of its
     own: what a person makes gets those numbers and names that it would get without."""
     hidden = [
-        keras.layers.Dense(1, kernel_initializer="zeros", name=f"{_LAYER}_{n}")
+        keras.layers.Dense(1, kernel_initializer="zeros", dtype="float32", name=f"{_LAYER}_{n}")
         for n in range(layers)
     ]
-    inputs = keras.Input((1,), name=_LAYER)
+    inputs = keras.Input((1,), dtype="float32", name=_LAYER)
     model = keras.Sequential([inputs, *hidden], name="tnt_nothing_at_all")
     model.compile(keras.optimizers.SGD(name="tnt_no_step"), "mean_squared_error")
     return model
