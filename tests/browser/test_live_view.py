@@ -338,7 +338,9 @@ def test_many_ranks_have_a_thin_row_each(lab: Lab, open_notebook: Open):
     notebook.run_and_wait(0)
     expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4")
     canvas = card(notebook).locator(".tnt-run-canvas")
-    canvas.hover(position={"x": 300, "y": 106 + 3 * 17 + 1})
+    box = canvas.bounding_box()
+    assert box
+    canvas.hover(position={"x": box["width"] - 60, "y": 106 + 3 * 17 + 1})  # of just now
     words = card(notebook).locator(".tnt-run .tnt-tip div").first
     expect(words).to_have_text("rank 17: training")
     notebook.screenshot("many-ranks-light", card(notebook))

@@ -11,7 +11,7 @@ from tnt_notebook.dashboard.reports.plans import Plans
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.network import Link
-from tnt_notebook.plan.prediction import InputPlan, with_exchange, with_input
+from tnt_notebook.plan.prediction import InputPlan, with_input
 from tnt_notebook.plan.profile import trained_so
 from tnt_notebook.plan.promise import options_of
 
@@ -87,7 +87,7 @@ def test_every_term_is_explained():
     again = plans(planned(profile=trained_so(PROFILE, True, True)))
     assert "without it they are shorter" in again.explain("compute")
     assert "--recompute" not in again.explain("memory")
-    exchanged = plans(with_exchange(planned(replicas=2), Link(1.0, 1e9))).explain("exchange")
+    exchanged = plans(planned(replicas=2, link=Link(1.0, 1e9))).explain("exchange")
     assert "2 replicas add up 80 B of the rank that has most" in exchanged
     fed = plans(with_input(planned(), InputPlan("train", "", 1.0)))
     assert "a step waits 8 s for it. %tnt_bench input train" in fed.explain("input")

@@ -69,13 +69,13 @@ def moves(notebook: Notebook, cell: int) -> int:
     where = notebook.outputs(cell).locator(".tnt-card .tnt-where").last
     where.scroll_into_view_if_needed(timeout=60_000)
     notebook.page.wait_for_function(
-        "at => /epoch/.test(at?.innerText)", arg=where.element_handle(), timeout=60_000
+        "at => /epoch/.test(at?.innerText)", arg=where.element_handle(), timeout=300_000
     )
     before = where.inner_text()
     notebook.page.wait_for_function(
         "([at, before]) => at.innerText !== before",
         arg=[where.element_handle(), before],
-        timeout=30_000,
+        timeout=120_000,
     )
     shown = re.match(r"epoch (\d+)", where.inner_text())
     assert shown, where.inner_text()

@@ -98,6 +98,22 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
     parts = [sum(row[f"{p}_s"] for p in PARTS) for row in rows]
     assert parts == pytest.approx([row["step_s"] for row in rows])
 
+    late = typed(shell, "%tnt_plan --batch-size 256 --ranks 4 --exchange late:wire=bfloat16")
+    assert ", with the exchange late:wire=bfloat16; " in late
+    copies = [plan for plan in shell.user_ns["plan"] if plan.replicas > 1]
+    assert copies and {plan.exchange for plan in copies} == {"late:wire=bfloat16"}
+    # An exchange that all of a step hides, beside one of half as many bytes that is not.
+    named = [
+        typed(shell, f"%tnt_plan --pipeline 1 --micro-batches 2 --batch-size 256 --exchange {name}")
+        and shell.user_ns["plan"]
+        for name in ("allreduce", "allreduce:wire=bfloat16", "late", "sharded")
+    ]
+    assert named[0].exchange_s > named[1].exchange_s > named[2].exchange_s
+    assert named[2].rank_bytes > named[0].rank_bytes >= named[3].rank_bytes
+    assert named[2].typed.startswith("--exchange late --pipeline 1 --micro-batches 2")
+    unknown = typed(shell, "%tnt_plan --batch-size 256 --exchange topk:ratio=0.1")
+    assert "ModelError: Plans do not know what the exchange topk takes, but only all" in unknown
+
     # On another network, which is said above the table; what was measured here does not count.
     found = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network hdr-4xa100")
     line = found[found.index("Network: ") :].splitlines()[0]
@@ -114,11 +130,16 @@ def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
         (f"--ranks 9 --network {few}", f"NetworkError: {few} has at most 8 ranks, not 9."),
         ("--network hdr-4xa100 --pipeline 2", "UsageError: --network: only where the best way is"),
         ("--network hdr-4xa100 --mesh model=2", "UsageError: --network: only where the best way"),
+        (
+            "--exchange late --mesh model=2",
+            "UsageError: --mesh: not with --exchange, of a pipeline",
+        ),
+        ("--exchange late:step=2", "UsageError: --exchange 'late:step=2': late has no option"),
     ]:
         assert typed(shell, f"%tnt_plan {line}").startswith(error)
 
     none = typed(shell, "%tnt_plan --batch-size 256 --memory-limit 1KB")
-    assert none.startswith("MemoryLimitError: No way to train it on 2 ranks fits into 1 KB a rank:")
+    assert "MemoryLimitError: No way to train it on 2 ranks fits into 1 KB a rank:" in none
 
     more = typed(shell, "%tnt_plan --pipeline 4")  # ranks that are not there
     assert "Expect" in more and shell.user_ns["plan"].ranks == 4

@@ -99,7 +99,7 @@ def test_a_target_is_read_as_it_is_written():
 def test_a_notebook_keeps_table_and_figure_of_its_last_fit(notebook, tmp_path: Path):
     notebook.run(f"%%tnt_fit --wait\n{CELL.replace('epochs=2', 'epochs=9')}")
     line = "%tnt_bench training --ranks 1,2 --rounds 1 --strong --until loss=9 --report"
-    line += " --pipeline 1 --micro-batches 2"
+    line += " --pipeline 1 --micro-batches 2 --exchange late"
     messages = notebook.messages_until(notebook.begin(line), ended)
     text = shown(messages)
     assert "round 1 of 1: 1 rank, strong: epoch 1" in text and "time to loss <= 9" in text
@@ -108,6 +108,7 @@ def test_a_notebook_keeps_table_and_figure_of_its_last_fit(notebook, tmp_path: P
     # As the cell trains: two of them are begun, forward and backward.
     assert "True" in notebook.run("bench.plans[2, 'strong'].losses.actions > 0")
     assert "2" in notebook.run("bench.plans[2, 'strong'].micro_batches")
+    assert "'late'" in notebook.run("bench.plans[2, 'strong'].exchange")
     assert "[True, True]" in notebook.run("[row['solution_s'] > 0 for row in bench.rows]")
     assert "True" in notebook.run("bench.runs[1]['logs']['loss'] <= 9")
     rich = [m["content"] for m in messages if "transient" in m["content"]]

@@ -256,7 +256,10 @@ def test_a_fit_by_plan_teaches_the_next_one(ranks):
     assert f"{record(kept[0][0])}\n" in said[1]
     # What is corrected, if samples tell it, is kept, and the next plan goes by that.
     assert first.model_key == second.model_key
-    assert kept[0][1] == [(second.busy,), (second.beside,)]
+    busy, beside = kept[0][1]
+    assert beside == (second.beside,)
+    if second.company:  # not of ranks that seemed to differ in speed
+        assert busy == (second.busy,)
     for promise, (fits, _), note in zip(promises, kept, notes, strict=True):
         off = abs(fits[-1][1] / promise.step_s - 1)
         assert note.startswith(f"plan: {promise.words}")

@@ -18,7 +18,7 @@ from tnt_notebook import comm
 from tnt_notebook.comm import ops
 from tnt_notebook.comm.channels import TRAINING
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
+from tnt_notebook.plan.buckets import BucketSizes, buckets_of
 from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
@@ -32,7 +32,7 @@ from tnt_notebook.telemetry.events import EVENT_KINDS
 def test_every_variable_is_in_one_bucket_of_its_dtype_under_the_cap(variables, cap, first, last):
     sizes, kinds = [s for s, _ in variables], [k for _, k in variables]
     caps = BucketSizes(cap, first, last)
-    buckets = plan(sizes, kinds, caps)
+    buckets = buckets_of(sizes, kinds, caps)
     assert [i for bucket in buckets for i in bucket] == list(range(len(sizes)))[::-1]
     for number, bucket in enumerate(buckets):
         assert len({kinds[i] for i in bucket}) == 1
@@ -42,7 +42,7 @@ def test_every_variable_is_in_one_bucket_of_its_dtype_under_the_cap(variables, c
 
 def test_first_and_last_buckets_are_small():
     caps = BucketSizes(40, 20, 10)
-    assert plan([10] * 10, ["f"] * 10, caps) == [[9, 8], [7, 6, 5, 4], [3, 2, 1], [0]]
+    assert buckets_of([10] * 10, ["f"] * 10, caps) == [[9, 8], [7, 6, 5, 4], [3, 2, 1], [0]]
 
 
 def deep() -> keras.Model:

@@ -29,6 +29,7 @@ def plan(
     hints: Mapping[str, Mapping[str, str]] | None = None,
     link: Mapping[str, float] | None = None,
     overheads: Mapping[str, Any] | None = None,
+    exchange: str | None = None,
 ) -> dict[str, Any]:
     """Plans a pipeline with each of some schedules; on one rank.
 
@@ -38,6 +39,7 @@ def plan(
         batch_size: samples of a global batch.
         mesh, hints, link: as of :func:`plan_mesh`, where the work of stages is divided.
         overheads: what :func:`measure_overheads` gave; None: they are not known.
+        exchange: of replicas, as it is typed; None: an allreduce.
 
     Returns:
         ``{"plans": [...], "measured": n}``: of each schedule what
@@ -60,7 +62,7 @@ def plan(
         planner = Planner(
             _model(model), batch_size, comm.world().size, progress,
             Mesh.parsed(mesh) if mesh else None, layouts_of(hints or {}), _known(link),
-            _overheads(overheads),
+            _overheads(overheads), exchange,
         )  # fmt: skip
         for schedule in schedules:
             try:
@@ -98,6 +100,7 @@ def plan_best(
     overheads: Mapping[str, Any] | None,
     memory_limit: int | None,
     network: Mapping[str, Any] | None = None,
+    exchange: str | None = None,
 ) -> dict[str, Any]:
     """Looks for the best ways to train a model on so many ranks; on one rank.
 
@@ -109,6 +112,7 @@ def plan_best(
         memory_limit: bytes that a rank may need; None: its share of this host's.
         network: what ranks are to exchange with instead, as
             :func:`tnt_notebook.plan.network.as_json` gives it.
+        exchange: of replicas, as it is typed; None: the best one.
 
     Returns:
         ``{"plans": [...], "there_are": n, "too_large": (n, bytes), "refused_ways": {why: n},
@@ -129,8 +133,9 @@ def plan_best(
         known = _known(link)
         over = from_json(network) if network else known[0] if known else ASSUMED
         planner = Planner(
-            _model(name), batch_size, ranks, progress, overheads=_overheads(overheads)
-        )
+            _model(name), batch_size, ranks, progress, overheads=_overheads(overheads),
+            exchange=exchange,
+        )  # fmt: skip
         found, plans = planner.best(ranks, over, limit)
         by_ranks = planner.by_ranks(plans[0], over, limit) if plans else []
     except ModelError as error:

@@ -50,8 +50,8 @@ def expect(options: dict[str, Any], batch_size: int) -> dict[str, Any]:
         On the first rank as :func:`tnt_notebook.engine.plan.plan`; where there is no plan, on all
         ``{"refused": why}``.
     """
-    if "mesh" in options:
-        return {"refused": "a mesh is planned by %tnt_plan --mesh"}
+    from tnt_notebook.plan.mesh import Mesh
+
     pipeline = {"schedule": "1f1b", **options.get("pipeline", {"stages": 1, "micro_batches": 1})}
     with trial.in_part() as part:
         measured = plan.measure_overheads(_model, batch_size)
@@ -61,8 +61,9 @@ def expect(options: dict[str, Any], batch_size: int) -> dict[str, Any]:
         if part.rank > 0:
             return {}
         return plan.plan(
-            _model, pipeline, [pipeline["schedule"]], batch_size, link=link,
-            overheads=measured["overheads"],
+            _model, pipeline, [pipeline["schedule"]], batch_size,
+            str(Mesh.parsed(options["mesh"]).of(part.size)) if "mesh" in options else None,
+            options.get("layouts"), link, measured["overheads"], options.get("exchange"),
         )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from tnt_notebook.magics.planning import asked, measured_link, measured_overhead
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, below, bundle
 from tnt_notebook.plan.best import MOST_DIVIDED, Way
+from tnt_notebook.plan.buckets import CAP_MB
+from tnt_notebook.plan.exchange import SIZES_MB
 from tnt_notebook.plan.network import Level, Network, as_json
 from tnt_notebook.plan.outcome import record, usual_error
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
@@ -33,6 +35,7 @@ def run(
     batch_size: int,
     memory_limit: int | None,
     network: Network | None = None,
+    exchange: str | None = None,
 ) -> tuple[list[PipelinePlan], list[dict[str, Any]]]:
     """Looks for the best ways, and shows them.
 
@@ -42,6 +45,7 @@ def run(
         batch_size: samples of a batch.
         memory_limit: bytes that a rank may need; None: its share of its host's.
         network: what ranks exchange with; None: what was measured among those that are there.
+        exchange: of replicas, as it is typed; None: the best one.
 
     Returns:
         What to expect of each, the fastest first; and of the fastest on fewer and more ranks, see
@@ -67,7 +71,7 @@ def run(
         fits = []
     answer = asked(
         cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, overheads, memory_limit,
-        None if network is None else as_json(network),
+        None if network is None else as_json(network), exchange,
     )  # fmt: skip
     plans = [from_json(plan) for plan in answer["plans"]]
     if not plans:
@@ -83,9 +87,8 @@ def run(
         )
     by_ranks = answer["by_ranks"]
     curve = [plan_ranks.figure_bundle(by_ranks, ranks)] if len(by_ranks) > 1 else []
-    told = below(
-        best_bundle(plans, ranks, answer, network), f"{record(fits)} {alike(plans, fits)}".lstrip()
-    )
+    sure = f"{record(fits)} {alike(plans, fits)}".lstrip()
+    told = below(best_bundle(plans, ranks, answer, network, exchange), sure)
     show(told, *curve, figure_bundle(plans[0]))
     return plans, by_ranks
 
@@ -112,6 +115,7 @@ def best_bundle(
     ranks: int,
     answer: dict[str, Any],
     network: Network | None = None,
+    exchange: str | None = None,
 ) -> dict[str, str]:
     """The best in a sentence, a table of all that were found, and what else there is.
 
@@ -119,13 +123,14 @@ def best_bundle(
         plans: at least one, the fastest first.
         answer: of the rank that has looked for them.
         network: that they were looked for on, if not among the ranks that are there.
+        exchange: that they were asked to have.
     """
     head = ("%%tnt_fit", "replicas", "step", "samples/s", "speedup", "idle", "memory",
             "limited by")  # fmt: skip
     rows = [
         (
             Way.of(plan).typed or _COPIES,
-            str(plan.replicas),
+            f"{plan.replicas:,}",
             short_time(plan.step_s),
             rate(plan.samples_per_s),
             three_digits(plan.speedup),
@@ -141,7 +146,7 @@ def best_bundle(
     told = [
         f"{plural(there_are, 'way')} to train it on {plural(ranks, 'rank')}: replicas of "
         "pipelines with each schedule, 1, 2, 4, ... micro-batches, with and without "
-        "recomputation, and with the optimizer's state on each or shared out among them (sharded); "
+        f"recomputation, {_exchanges(exchange)}; "
         f"{_meshes(answer['meshes'], ranks)}"
         f"{memory if too_large else ''}{there_are - refused - len(plans)} are slower. "
         "Meshes with several such axes were not tried: %tnt_plan --mesh plans one."
@@ -151,6 +156,17 @@ def best_bundle(
     over = [] if network is None else [network_line(network)]
     headline = _headline(plans[0], answer["by_ranks"])
     return bundle(Bold(headline), *over, table, "\n".join(told))
+
+
+def _exchanges(given: str | None) -> str:
+    """Which exchanges were tried."""
+    if given is not None:
+        return f"with the exchange {given}"
+    *some, last = sorted({*SIZES_MB, CAP_MB})
+    return (
+        "with the optimizer's state on each or shared out among them (sharded), and buckets of "
+        f"gradients of {', '.join(map(str, some))} or {last} MiB"
+    )
 
 
 def _meshes(meshes: Sequence[str], ranks: int) -> str:

@@ -42,6 +42,7 @@ def run(
     dataset: str | None = None,
     mesh: Mesh | None = None,
     hints: dict[str, dict[str, str]] | None = None,
+    exchange: str | None = None,
 ) -> list[PipelinePlan]:
     """Plans and shows.
 
@@ -52,6 +53,7 @@ def run(
         dataset: the name on the ranks of what is read; it is measured, too. None: not known.
         mesh: along whose axes the work of stages is divided, of any number of ranks.
         hints: as :func:`tnt_notebook.plan.hints.parsed_hints` gives them.
+        exchange: of replicas, as it is typed; None: an allreduce.
 
     Returns:
         The plan with each schedule that there can be.
@@ -69,7 +71,7 @@ def run(
     link = measured_link(cluster, status)
     answer = asked(
         cluster, status, Call.PLAN, name, pipeline, list(schedules), batch_size,
-        str(mesh) if mesh else None, hints, link, overheads,
+        str(mesh) if mesh else None, hints, link, overheads, exchange,
     )  # fmt: skip
     refused = {p["schedule"]: p["refused"] for p in answer["plans"] if "refused" in p}
     plans = [from_json(p) for p in answer["plans"] if "refused" not in p]

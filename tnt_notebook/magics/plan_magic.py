@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.dashboard.reports.plans import Plans
+from tnt_notebook.magics.fit_options import check_exchange
 from tnt_notebook.magics.mesh_options import given_layouts, planned_mesh
 from tnt_notebook.magics.option_tables import arguments_of, given
 from tnt_notebook.magics.session import Session, check_name
@@ -35,7 +37,13 @@ _SCHEDULE = "1f1b"
     },
     placement=None,
 )
-@arguments_of({name: TYPED[name] for name in ("mesh", "layouts")})
+@arguments_of(
+    {name: TYPED[name] for name in ("exchange", "mesh", "layouts")},
+    exchange={
+        "help": "what replicas do with their gradients: allreduce, sharded or late, with "
+        "options as of %%%%tnt_fit (default: of the best ways, the best one)"
+    },
+)
 @argument("--ranks", type=int, metavar="N", help="plan for this many ranks")
 @argument(
     "--network",
@@ -59,7 +67,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     ranks.
     --ranks looks for the best on another number of ranks, and --network on another network: a file
     says, level by level, what ranks exchange with, on a node and between nodes. Some come with the
-    package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others.
+    package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others. --exchange plans for an
+    exchange that you choose, where it would choose between allreduce and sharded itself.
 
     Rank 0 measures how long each layer takes alone, and all of them together; all ranks what a step
     takes beside its layers (Keras's loop, the optimizer, messages, beginning a micro-batch), and
@@ -107,6 +116,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         %tnt_plan --batch-size 256
         %tnt_plan --batch-size 8192 --ranks 64 --memory-limit 16GB
         %tnt_plan --batch-size 8192 --ranks 1024 --network hdr-4xa100
+        %tnt_plan --batch-size 256 --exchange late
         %tnt_plan --pipeline 2 --batch-size 256
         %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
@@ -119,6 +129,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     if arguments.batch_size < 1:
         raise UsageError(f"--batch-size must be at least 1, not {arguments.batch_size}")
     layouts = given_layouts(arguments)
+    if arguments.exchange is not None:
+        check_exchange(arguments.exchange)
     if arguments.network is not None and (arguments.mesh is not None or _names_a_way(arguments)):
         raise UsageError(
             "--network: only where the best way is looked for, not with a pipeline, a mesh or input"
@@ -140,7 +152,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     network = None if arguments.network is None else network_of(arguments.network)
     plans, by_ranks = best_plan.run(
         session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit,
-        network,
+        network, arguments.exchange,
     )  # fmt: skip
     ways = [(plan, options_of(Way.of(plan), arguments.memory_limit)) for plan in plans]
     session.bind(arguments.name, Plans(ways, by_ranks))
@@ -169,9 +181,11 @@ def _plan_stages(
     schedules = tuple(FAMILIES) if compares else (arguments.schedule or _SCHEDULE,)
     plans = plan.run(
         session.cluster, arguments.model, options, schedules, arguments.batch_size,
-        arguments.input, mesh, layouts,
+        arguments.input, mesh, layouts, arguments.exchange,
     )  # fmt: skip
-    divided = {"mesh": str(mesh), "layouts": layouts} if mesh else {}
+    divided: dict[str, Any] = {"mesh": str(mesh), "layouts": layouts} if mesh else {}
+    if arguments.exchange is not None:
+        divided["exchange"] = arguments.exchange
     ways = [
         (plan, {**divided, "pipeline": {**options, "schedule": plan.schedule}}) for plan in plans
     ]
@@ -197,8 +211,7 @@ def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[s
         return
     others = set(options) - {"memory_limit"}
     flags = [OPTIONS[name][0] for name in OPTIONS if name in others]
-    if arguments.input is not None:
-        flags.append("--input")
+    flags += [f"--{one}" for one in ("input", "exchange") if getattr(arguments, one) is not None]
     if flags:
         raise UsageError(
             f"--mesh: not with {', '.join(flags)}, of a pipeline; that needs an axis stage"

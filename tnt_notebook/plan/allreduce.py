@@ -21,17 +21,6 @@ import math
 
 from tnt_notebook.plan.network import Link, Network
 
-#: Bytes of gradients that are exchanged at a time, and of the last ones: see
-#: ``parallel/exchange/buckets.py``.
-BUCKET, LAST = 4 << 20, 1 << 18
-
-
-def exchange_s(bytes: int, allreduce: Link) -> tuple[float, float]:
-    """Seconds of an exchange of gradients, bucket by bucket; and of its last bucket, behind which
-    nothing is left to compute."""
-    buckets = max(1, math.ceil(bytes / BUCKET))
-    return allreduce.seconds(bytes, buckets), allreduce.seconds(min(bytes, LAST))
-
 
 def ring(link: Link, ranks: int) -> Link:
     """Around a ring: ``2 (p - 1)`` messages, one after another, of ``n / p`` each."""

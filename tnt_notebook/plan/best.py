@@ -20,6 +20,7 @@ from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.shares import largest
+from tnt_notebook.plan.sharing import SHARDED, is_sharded
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Way:
         replicas: that share a batch.
         stages: ranks of each replica; 1: each has the whole model.
         schedule, micro_batches, recompute: as of :class:`tnt_notebook.Pipeline`.
-        exchange: what replicas do with gradients: ``"sharded"``; empty: an allreduce.
+        exchange: what replicas do with gradients: ``"sharded"``, ``"allreduce:bucket_mb=16"``;
+            empty: an allreduce as usual.
         shares: of replicas in a batch, as of :class:`~tnt_notebook.plan.fit_options.FitOptions`;
             empty: equal ones.
         cut_at: as of :class:`tnt_notebook.Pipeline`; empty: where the slowest stage is fastest.
@@ -56,7 +58,7 @@ class Way:
     @property
     def owners(self) -> int:
         """How many ranks share out the optimizer's state of a stage."""
-        return self.replicas if self.exchange else 1
+        return self.replicas if is_sharded(self.exchange) else 1
 
     @property
     def alike(self) -> int:
@@ -135,7 +137,8 @@ class Best:
 
 
 _USUAL = "1f1b"
-SHARDED = "sharded"
+#: Those that leave what is trained as it is.
+ANY_EXCHANGE = ("", SHARDED)
 #: Ranks at most among which stages are divided: there are too many such ways of more.
 MOST_DIVIDED = 8
 
@@ -151,13 +154,13 @@ def ways(
     batch_size: int,
     calls: int,
     meshes: Sequence[str] = (),
-    exchanges: bool = True,
+    exchanges: Sequence[str] = ANY_EXCHANGE,
     shares: tuple[int, ...] = (),
 ) -> Iterator[Way]:
     """All of a model of so many calls of layers.
 
     Args:
-        exchanges: whether replicas may share out the optimizer's state.
+        exchanges: that replicas may have, as they are typed; on meshes the first of them.
         shares: of ranks that train whole copies; empty: they are equally fast.
         meshes: along which the work inside of layers can be divided, as of :class:`Way`; those of
             too many ranks are left out. With one of them there are pipelines of few ranks alone, of
@@ -166,15 +169,14 @@ def ways(
     for way in _undivided(ranks, batch_size, calls):
         if way.stages == 1 and way.replicas == len(shares):
             way = replace(way, shares=shares)
-        yield way
-        if exchanges and way.replicas > 1:
-            yield replace(way, exchange=SHARDED)
+        for exchange in exchanges if way.replicas > 1 else ("",):
+            yield replace(way, exchange=exchange)
     for mesh in meshes:
         rest, left = divmod(ranks, Mesh.parsed(mesh).size)
         for way in _undivided(rest, batch_size, calls) if rest and not left else ():
             usual = not way.recompute and way.schedule == _USUAL
             if usual and (way.stages == 1 or ranks <= MOST_DIVIDED):
-                yield replace(way, mesh=mesh)
+                yield replace(way, mesh=mesh, exchange=exchanges[0] if way.replicas > 1 else "")
 
 
 def _undivided(ranks: int, batch_size: int, calls: int) -> Iterator[Way]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.plan.best import Best, Judged, Way, best, ways
-from tnt_notebook.plan.exchange import exchange_after
+from tnt_notebook.plan.best import ANY_EXCHANGE, Best, Judged, Way, best, ways
+from tnt_notebook.plan.exchange import SIZES_MB, exchange_of
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.least import Filling, fillings_of, of_ranks
@@ -21,13 +21,13 @@ from tnt_notebook.plan.prediction import (
     costs_of_step,
     expected,
     plan_of,
-    with_exchange,
 )
-from tnt_notebook.plan.profile import Profile, load_of, trained_so
+from tnt_notebook.plan.profile import Profile, trained_so
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
 from tnt_notebook.plan.shares import shares_of
 from tnt_notebook.plan.stages import Between, beside_s, rank_bytes
+from tnt_notebook.plan.traffic import traffic_of
 
 
 class Outlook:
@@ -47,6 +47,8 @@ class Outlook:
         check: raises ModelError where a cut cannot be made; asked of the best alone.
         said: where a person has said that stages begin, for a schedule; None where it is free.
             Raises ModelError where the schedule has another number of stages.
+        exchange: of replicas, as it is typed; None: an allreduce, or ``sharded``, with buckets of
+            any size.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class Outlook:
         said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
         divided: Callable[[int, str], tuple[Profile, MeshPlan]] = lambda rows, mesh: _nowhere(mesh),
         meshes: Sequence[str] = (),
-        exchanges: bool = True,
+        exchange: str | None = None,
     ) -> None:
-        self._meshes, self._divided, self._exchanges = meshes, divided, exchanges
+        self._meshes, self._divided = meshes, divided
+        self._exchanges = ANY_EXCHANGE if exchange is None else (exchange,)
+        self._sizes_mb = SIZES_MB if exchange is None else ()
         self._check, self._said, self._overheads = check, said, overheads
         self._wiring, self._names, self._link = wiring, names, link
         self._batch_size, self._limit = batch_size, limit_bytes
@@ -92,7 +96,7 @@ class Outlook:
 
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least, however the model is cut: see :mod:`.least`."""
-        kind, family = self._kind(way)._replace(mesh="", owners=1), FAMILIES[way.schedule]
+        kind, family = self._kind(way)._replace(mesh="", owners=1, late=0), FAMILIES[way.schedule]
         profile = self._profile(kind)
         overheads = self._overheads_of(way)
         work_s = overheads.fastest * way.micro_batches * sum(profile.seconds) / way.parts
@@ -134,14 +138,10 @@ class Outlook:
         cut = partition(self._wiring, begins)
         between, overheads = self._between(way, schedule), self._overheads_of(way)
         _, timeline = expected(profile, schedule, cut, way.alike, overheads, between)
-        longer = 0.0
-        if self._link is not None:
-            loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
-            gradients = [(load.gradient_bytes, load.summed_bytes) for load in loads]
-            longer = exchange_after(
-                timeline, schedule.rank_of, gradients, way.replicas, way.alike, self._link,
-                bool(way.exchange),
-            )  # fmt: skip
+        longer, _ = exchange_of(
+            profile, schedule, cut, timeline, way.replicas, way.alike, self._link, way.exchange,
+            self._sizes_mb,
+        )  # fmt: skip
         needs = max(rank_bytes(self._wiring, profile, schedule, begins))
         beside = beside_s(profile, schedule, cut, overheads)
         return Judged(timeline.seconds + longer + beside, needs)
@@ -150,12 +150,11 @@ class Outlook:
         """What to expect of a way. Raises ModelError where no cut fits into memory."""
         profile, layouts, begins = self._cut(way)
         schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
-        plan = plan_of(
+        return plan_of(
             self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
             self._overheads_of(way), self._between(way, schedule), layouts, way.exchange,
-            way.shares,
+            way.shares, self._link, self._sizes_mb,
         )  # fmt: skip
-        return plan if self._link is None else with_exchange(plan, self._link)
 
     def _checked(self, way: Way) -> None:
         _, _, begins = self._cut(way)
@@ -205,12 +204,13 @@ class Outlook:
 
     def _kind(self, way: Way) -> _Kind:
         rows, adds_up = way.rows_of(self._batch_size), way.micro_batches > 1
-        return _Kind(rows, adds_up, way.recompute, way.mesh, way.owners)
+        late = traffic_of(way.exchange).late
+        return _Kind(rows, adds_up, way.recompute, way.mesh, way.owners, late)
 
     def _profile_of(self, kind: _Kind) -> Profile:
         rows, mesh = kind.rows, kind.mesh
         measured = self._divided(rows, mesh)[0] if mesh else self._measured(rows)
-        return trained_so(measured, kind.adds_up, kind.recompute, kind.owners)
+        return trained_so(measured, kind.adds_up, kind.recompute, kind.owners, kind.late)
 
     def _fillings_of(self, kind: _Kind, splits: bool) -> list[Filling]:
         return fillings_of(self._wiring, self._profile(kind), splits)
@@ -225,14 +225,15 @@ class Outlook:
 
 class _Kind(NamedTuple):
     """What the profile of a way depends on: samples of the largest micro-batch, whether gradients
-    of several are added up, whether activations are recomputed, the mesh, and how many ranks share
-    out the optimizer's state."""
+    of several are added up, whether activations are recomputed, the mesh, how many ranks share out
+    the optimizer's state, and by how many steps gradients are late."""
 
     rows: int
     adds_up: bool
     recompute: bool
     mesh: str
     owners: int
+    late: int
 
 
 def _nowhere(mesh: str) -> NoReturn:

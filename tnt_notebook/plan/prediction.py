@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
-from tnt_notebook.plan.exchange import exchange_after
+from tnt_notebook.plan.exchange import exchange_of
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.network import Link, Network
@@ -91,7 +91,7 @@ class PipelinePlan:
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
         overheads: that were reckoned with.
-        exchange, shares: the options of the fit; empty: an allreduce, and equal shares.
+        exchange, shares: the options of the fit; empty: an allreduce as usual, and equal shares.
     """
 
     schedule: str
@@ -175,6 +175,8 @@ def plan_of(
     layouts: MeshPlan | None = None,
     exchange: str = "",
     shares: tuple[int, ...] = (),
+    link: Link | Network | None = None,
+    sizes_mb: Sequence[float] = (),
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -187,6 +189,8 @@ def plan_of(
         overheads: what a step takes beside its layers.
         between: what messages go over from stage to stage; None: as the profile says.
         layouts: how ranks divide the work of stages that the profile is of.
+        link: over which ranks add up their gradients; None: that takes no time.
+        sizes_mb: of buckets, see :func:`~tnt_notebook.plan.exchange.exchange_of`.
 
     Returns:
         With ``one_rank_s`` of a rank that does the same micro-batches.
@@ -204,6 +208,9 @@ def plan_of(
     ideal = simulate(schedule, evened, edges).seconds
     actions = costs.action * len(timeline.spans) / schedule.ranks
     beside = beside_s(profile, schedule, cut, overheads)
+    summed = exchange_of(
+        profile, schedule, cut, timeline, replicas, alike, link, exchange, sizes_mb
+    )
     trained = replace(profile, owners=1).trained(range(len(wiring.calls)))
     whole = overheads.step_s + overheads.update_s(*trained)
     layers = layouts.alone_s / layouts.replicas if layouts else sum(profile.seconds)
@@ -219,8 +226,8 @@ def plan_of(
         Losses(
             max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
         ),
-        timeline.spans, beside_s=beside, overheads=overheads, layouts=layouts,
-        exchange=exchange, shares=shares,
+        timeline.spans, summed.seconds, beside, None, layouts, overheads,
+        summed.exchange, shares,
     )  # fmt: skip
 
 
@@ -264,16 +271,6 @@ def costs_of_step(
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     """The same plan, of steps that read this."""
     return replace(plan, input=read)
-
-
-def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
-    """The same plan, of ranks that add up their gradients over this."""
-    gradients = [(stage.memory.gradients, stage.summed_bytes) for stage in plan.stages]
-    rank_of = [stage.rank for stage in plan.stages]
-    longer = exchange_after(
-        plan.timeline, rank_of, gradients, plan.replicas, plan.alike, link, bool(plan.exchange)
-    )
-    return replace(plan, exchange_s=longer)
 
 
 def as_json(plan: PipelinePlan) -> dict[str, Any]:

@@ -131,14 +131,19 @@ class Profile:
         return round(self.variables[variable].summed * self.gradient_bytes(variable))
 
 
-def trained_so(profile: Profile, adds_up: bool, recompute: bool, owners: int = 1) -> Profile:
+def trained_so(
+    profile: Profile, adds_up: bool, recompute: bool, owners: int = 1, late: int = 0
+) -> Profile:
     """The same where gradients of micro-batches are added up, and so many ranks share out what the
-    optimizer does; and with recomputation for stages that keep only what they take, and begin
-    backward with what it needs of forward."""
+    optimizer does, or keep gradients for so many steps; and with recomputation for stages that keep
+    only what they take, and begin backward with what it needs of forward."""
     inputs = profile.inputs
     if recompute:
         inputs = [again + i for again, i in zip(profile.again, inputs, strict=True)]
-    return replace(profile, inputs=inputs, recompute=recompute, adds_up=adds_up, owners=owners)
+    return replace(
+        profile, inputs=inputs, recompute=recompute, adds_up=adds_up, owners=owners,
+        slots=profile.slots + late,
+    )  # fmt: skip
 
 
 def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
@@ -187,7 +192,6 @@ class Load(NamedTuple):
     Attributes:
         seconds: for a micro-batch, with what it takes from other stages.
         state_bytes, gradient_bytes: of their weights and the optimizer's state; of gradients.
-        summed_bytes: of gradients that ranks add up which divide the work of their layers.
         held_bytes: what each micro-batch under way keeps: what its backward needs, or with
             recomputation what the stage takes.
         working_bytes: what is just being done needs beside that.
@@ -200,7 +204,6 @@ class Load(NamedTuple):
     held_bytes: int
     working_bytes: int
     update_bytes: int
-    summed_bytes: int = 0
 
     def bytes(self, held: int) -> int:
         """With so many micro-batches under way."""
@@ -216,7 +219,7 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
     kept: set[int] = set()
     used: set[int] = set()
     seconds, brought = 0.0, 0.0
-    state = gradients = activations = held = summed = most = update = 0
+    state = gradients = activations = held = most = update = 0
     for call in range(begin, len(wiring.calls)):
         takes, keeps = set(wiring.calls[call][0]), set(profile.kept[call])
         if call + 1 == len(wiring.calls):  # the loss takes all outputs
@@ -235,12 +238,11 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
         used |= variables
         state += sum(map(profile.state_bytes, variables))
         gradients += sum(map(profile.gradient_bytes, variables))
-        summed += sum(map(profile.summed_bytes, variables))
         most = max(most, profile.working_bytes(call))
         update = max(update, profile.update_bytes(call))
         kept_bytes, once = (held, activations) if profile.recompute else (activations, 0)
         working = once + most + profile.adds_up * gradients
-        yield Load(seconds + brought, state, gradients, kept_bytes, working, update, summed)
+        yield Load(seconds + brought, state, gradients, kept_bytes, working, update)
 
 
 def load_of(wiring: Wiring, profile: Profile, begin: int, end: int) -> Load:

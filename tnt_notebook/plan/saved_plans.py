@@ -16,7 +16,7 @@ from tnt_notebook.plan.prediction import PipelinePlan, as_json, from_json
 from tnt_notebook.plan.promise import SET_BY_PLANS, Promise
 
 #: Of the format. A file has it under :data:`_KIND`.
-VERSION = 5
+VERSION = 6
 _KIND = "tnt_notebook_plans"
 
 #: A plan, and the options of fits by it.

@@ -6,8 +6,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
+#: The exchange.
+SHARDED = "sharded"
 #: Weights of so many bytes at most are trained by all ranks.
 SMALL_BYTES = 16 << 10
+
+
+def is_sharded(exchange: str) -> bool:
+    """Whether it is this one, with its options or without."""
+    return exchange.partition(":")[0] == SHARDED
 
 
 def owners_of(

@@ -54,7 +54,6 @@ class StagePlan:
         held: micro-batches under way at most.
         forward_s, backward_s: of a micro-batch.
         sent_bytes: to later stages on other ranks, of a micro-batch; about as many come back.
-        summed_bytes: of its gradients, those that ranks add up which divide the work of layers.
     """
 
     number: int
@@ -68,7 +67,6 @@ class StagePlan:
     forward_s: float
     backward_s: float
     sent_bytes: int
-    summed_bytes: int = 0
 
 
 def rank_bytes(
@@ -179,7 +177,6 @@ def stages_of(
                 costs.forward[number],
                 costs.inputs[number] + costs.weights[number],
                 sum(profile.value_bytes.get(v, 0) for v in away),
-                load.summed_bytes,
             )
         )
     return result

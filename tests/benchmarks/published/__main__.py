@@ -8,7 +8,7 @@ are predicted from that, the network of the system, the size of its model, and t
 """
 
 import statistics
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from tests.benchmarks.predicted_figure import Groups, written
@@ -78,10 +78,11 @@ def by_machine(found: Found) -> Groups:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        sys.exit(__doc__)
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="for the figure")
+    folder = parser.parse_args().folder
     everything = {system: predicted(system) for system in systems()}
     print(summary(everything), table(everything), sep="\n\n")
-    if len(sys.argv) == 2:
+    if folder is not None:
         titles = "published, times the first point", "predicted, times the first point"
-        written(by_machine(everything), titles, Path(sys.argv[1]), "published")
+        written(by_machine(everything), titles, folder, "published")

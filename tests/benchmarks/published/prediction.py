@@ -1,15 +1,17 @@
 """What the package expects of a published system, from the point with the fewest devices."""
 
+import math
 from typing import NamedTuple
 
 from tests.benchmarks.published.systems import Point, System
-from tnt_notebook.plan.allreduce import BUCKET, allreduce, exchange_s
-from tnt_notebook.plan.exchange import exchange_after
+from tnt_notebook.plan.exchange import Gradient, exchanged
 from tnt_notebook.plan.network import Network
 from tnt_notebook.plan.network_file import network_of
 from tnt_notebook.plan.schedule import Action
 from tnt_notebook.plan.simulate import Span, Timeline
 
+#: Which weights there are is not published: as if they were so many alike, all along the way back.
+WEIGHTS = 100
 #: Of forward and backward the part of backward, behind which an exchange can hide.
 BACKWARD = 2 / 3
 
@@ -58,15 +60,13 @@ def _throughput(
     """
     micro_s = point.samples * sample_s
     step_s = point.steps * micro_s
-    if hides:
-        turns = (1 - BACKWARD) * micro_s
-        spans = Span(0, Action("F", 0, 0), 0.0, turns), Span(0, Action("B", 0, 0), turns, micro_s)
-        last = Timeline("", 1, 1, spans)
-        step_s += exchange_after(
-            last, [0], [(system.bytes, 0)], point.devices, point.devices, network
-        )
-    elif point.devices > 1:
-        step_s += exchange_s(system.bytes, allreduce(network, point.devices, 1, BUCKET))[0]
+    turns = (1 - BACKWARD) * micro_s if hides else micro_s
+    spans = Span(0, Action("F", 0, 0), 0.0, turns), Span(0, Action("B", 0, 0), turns, micro_s)
+    last = Timeline("", 1, 1, spans)
+    size = math.ceil(system.bytes / WEIGHTS)
+    gradients = [Gradient(size, part=1 - n / WEIGHTS) for n in range(WEIGHTS)]
+    everyone = point.devices, point.devices
+    step_s += exchanged(last, [0], [gradients], *everyone, network)
     return point.devices * point.steps * point.samples / step_s
 
 

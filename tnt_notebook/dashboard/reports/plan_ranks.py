@@ -11,6 +11,7 @@ from tnt_notebook.dashboard.figures.wording import plural, rate
 from tnt_notebook.plan.by_ranks import WORTH_RANKS, held_back_by, levels_off
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.shares import in_words
+from tnt_notebook.plan.sharing import is_sharded
 
 #: Why more ranks add little, by the part of a step that does not shrink with them.
 _WHY = {
@@ -57,7 +58,7 @@ def shape(plan: PipelinePlan) -> str:
         pipeline = f"a {plan.ranks}-stage pipeline"
         copies = pipeline if plan.replicas == 1 else f"{plan.replicas:,} replicas of {pipeline}"
     divided = f", each layer divided among {plan.parts} ranks" if plan.parts > 1 else ""
-    shared = ", which share out the optimizer's state" if plan.exchange else ""
+    shared = ", which share out the optimizer's state" if is_sharded(plan.exchange) else ""
     uneven = f", with {in_words(plan.shares)}" if plan.shares else ""
     return f"{copies}{divided}{uneven}{shared}"
 

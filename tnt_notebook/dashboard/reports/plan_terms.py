@@ -11,6 +11,7 @@ from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.plan.stages import PARTS
 from tnt_notebook.plan.terms import seconds_of
+from tnt_notebook.plan.traffic import traffic_of
 from tnt_notebook.words import meant
 
 
@@ -89,11 +90,13 @@ def _exchange(plan: PipelinePlan) -> str:
         " A rank adds up those of its share of the weights, trains these, and gives the others the "
         "new ones, which nothing hides (sharded)."
     )
+    traffic = traffic_of(plan.exchange)
+    behind = "the next step" if traffic.late else "backward"
     return (
-        f"Adding up gradients costs {_of_step(plan, 'exchange')} beyond what backward hides: "
+        f"Adding up gradients costs {_of_step(plan, 'exchange')} beyond what {behind} hides: "
         f"{plural(plan.replicas, 'replica')} add up {size(max(gradients))} of the rank that has "
         "most. Larger batches have fewer steps, and so fewer exchanges; more stages leave each "
-        f"rank fewer gradients.{shared if plan.exchange else ''}"
+        f"rank fewer gradients.{shared if traffic.on_owners else ''}"
     )
 
 

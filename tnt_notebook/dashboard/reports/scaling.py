@@ -97,8 +97,6 @@ class Scaling:
                 f"On {fewest} a step took {took:.2f} times what its plan says. What was planned "
                 "of more ranks is taken as many times."
             )
-            if exchange := found.question.options.get("exchange"):
-                said.append(f"Plans are of allreduce, and ranks exchanged by {exchange}.")
         if "weak" in found.question.modes:
             said.append(
                 "Weak scaling makes batch_size larger, and not the learning rate or the data: "

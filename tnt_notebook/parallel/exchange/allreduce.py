@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
-from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 from tnt_notebook.parallel.exchange.sparse_rows import are_distinct, summed_by_row
+from tnt_notebook.plan.buckets import MIB, BucketSizes, buckets_of
 
 #: What gradients may travel as.
 WIRES = ("float32", "bfloat16", "float16")
@@ -84,7 +84,7 @@ def sums(
     pairs = zip(tensors, variables, strict=True)
     sizes = [math.prod(variable.shape) * tensor.dtype.size for tensor, variable in pairs]
     kinds = [tensor.dtype.name for tensor in tensors]
-    for number, bucket in enumerate(plan(sizes, kinds, caps)):
+    for number, bucket in enumerate(buckets_of(sizes, kinds, caps)):
         names = ", ".join(variables[i].path for i in bucket)
         label = f"{what} of bucket {number} ({names})"
         given = [tensors[i] for i in bucket]

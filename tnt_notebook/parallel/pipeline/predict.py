@@ -34,8 +34,10 @@ from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, partition
-from tnt_notebook.plan.prediction import PipelinePlan, plan_of, with_exchange
+from tnt_notebook.plan.prediction import PipelinePlan, plan_of
 from tnt_notebook.plan.profile import Profile, divided, trained_so
+from tnt_notebook.plan.sharing import is_sharded
+from tnt_notebook.plan.traffic import traffic_of
 
 
 class Planner:
@@ -47,7 +49,8 @@ class Planner:
         layouts: those that some layers are to have there.
         link: what ranks exchange with, and among how many that was measured.
         overheads: what a step takes beside its layers.
-        exchanges: whether ways may have another exchange than an allreduce.
+        exchange: of replicas, as it is typed; None: an allreduce, or one that changes nothing of
+            what is trained.
 
     Raises:
         ModelError: it cannot be trained in a pipeline.
@@ -63,9 +66,9 @@ class Planner:
         layouts: Layouts | None = None,
         link: tuple[Link, int] | None = None,
         overheads: Overheads = NONE,
-        exchanges: bool = True,
+        exchange: str | None = None,
     ) -> None:
-        self._exchanges = exchanges
+        self._exchange = exchange
         self._overheads, self._link = overheads, link and link[0]
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
@@ -90,12 +93,16 @@ class Planner:
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
 
+        traffic = traffic_of(self._exchange or "")
         rows = pipeline.rows_of(self._batch_size, replicas)
         on = mesh or Mesh(data=1)
 
         def profiled() -> Profile:
             profile, _ = self._profile_of(rows, on)
-            return trained_so(profile, pipeline.micro_batches > 1, pipeline.recompute)
+            owners = replicas if traffic.on_owners else 1
+            return trained_so(
+                profile, pipeline.micro_batches > 1, pipeline.recompute, owners, traffic.late
+            )
 
         wiring = wiring_of(self._graph)
         begins = best_cut(self._graph, pipeline, schedule, profiled)
@@ -105,8 +112,8 @@ class Planner:
         plan = plan_of(
             wiring, profiled(), names, schedule, begins, self._batch_size, replicas,
             self._overheads, lambda maker, user: self._link or ASSUMED, layouts,
+            self._exchange or "", link=self._link,
         )  # fmt: skip
-        plan = plan if self._link is None else with_exchange(plan, self._link)
         return self._beside_one(plan)
 
     def best(
@@ -160,7 +167,7 @@ class Planner:
         on_mesh = functools.cache(functools.partial(self._divided, link))
 
         def check(way: Way, cut: Partition) -> None:
-            if way.exchange and own_step(self._model, "train") is not None:
+            if is_sharded(way.exchange) and own_step(self._model, "train") is not None:
                 raise ModelError(
                     f"With the exchange {way.exchange}, one rank knows the gradient of a weight, "
                     "and the model's train_step may use it on all."
@@ -174,7 +181,7 @@ class Planner:
             self._profile_alone, self._batch_size, link,
             self._overheads, limit_bytes, check,
             lambda made: begins_said(self._graph, Pipeline(made.ranks), made), on_mesh, meshes,
-            self._exchanges,
+            self._exchange,
         )  # fmt: skip
 
     def _beside_one(self, plan: PipelinePlan) -> PipelinePlan:

@@ -19,6 +19,7 @@ from tnt_notebook.keras import distribution as by_keras
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.data import sharded
 from tnt_notebook.parallel.data.batch_size import batch_size_of
+from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.layer_graph.profile import Report
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.link import measured_link
@@ -35,6 +36,7 @@ from tnt_notebook.plan.network import ASSUMED, Link
 from tnt_notebook.plan.outcome import record
 from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.promise import Promise, options_of
+from tnt_notebook.plan.traffic import is_planned
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import activities
 
@@ -91,6 +93,8 @@ def _planned(
         if said := record(measurements.fits(promise.ranks_key)):
             print(said, flush=True)
     session.forget(model)
+    if "exchange" in promise.options:  # which is the one that was given, if one was
+        options = replace(options, exchange=None, bucket_mb=None)
     return Session(over, replace(options, plan=promise, memory_limit=None))
 
 
@@ -135,9 +139,8 @@ def _search(
     over, most = session.over, session.options.memory_limit
     limit = control_group.share_of(over.rank, over.hosts) if most is None else memory_of(most)
     try:
-        given = session.options.exchange is not None or session.options.bucket_mb is not None
         planner = Planner(
-            model, batch_size, over.size, tell, overheads=overheads, exchanges=not given
+            model, batch_size, over.size, tell, overheads=overheads, exchange=_exchange(session)
         )
         found, plans = planner.best(over.size, link or ASSUMED, limit)
     except ModelError as error:
@@ -152,6 +155,18 @@ def _search(
         return {"refused": max(found.refused, key=found.refused.__getitem__), "too_large": False}
     given_limit = None if most is None else int(limit)
     return asdict(Promise.of(plans[0], options_of(Way.of(plans[0]), given_limit)))
+
+
+def _exchange(session: Session) -> str | None:
+    """The exchange to plan with; None: whichever is best. Of one that plans do not know they say
+    what an allreduce takes."""
+    if session.options.exchange is None and session.options.bucket_mb is None:
+        return None
+    name = name_of(session.exchange)
+    if is_planned(name):
+        return name
+    print(f"plan: as if ranks exchanged by allreduce, since plans do not know {name}", flush=True)
+    return ""
 
 
 def _of_rank_0(over: World, search: Callable[[Report], dict[str, Any]]) -> dict[str, Any]:

@@ -16,21 +16,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIB = 1 << 20
+#: Of a bucket, as usual.
+CAP_MB = 4
 
 
 @dataclass(frozen=True)
 class BucketSizes:
     """Caps, in bytes. A variable that is larger than a cap has a bucket of its own."""
 
-    cap: int = 4 * MIB
+    cap: int = CAP_MB * MIB
     first: int = MIB // 4
     last: int = MIB // 4
 
 
-def plan(
+def buckets_of(
     sizes: Sequence[int], kinds: Sequence[str], caps: BucketSizes | None = None
 ) -> list[list[int]]:
-    """Splits variables into buckets.
+    """Which variables are in which bucket.
 
     Args:
         sizes: bytes of each gradient, in the order of the variables.
