@@ -60,6 +60,7 @@ def test_of_owners_half_comes_in_the_end():
 
 def test_half_as_many_bytes_travel_as_bfloat16():
     assert of_two([Gradient(4 * MIB)], exchange="allreduce:wire=bfloat16") == 2.0
+    assert of_two([Gradient(4 * MIB)], exchange="allreduce:wire=float32") == 4.0
 
 
 def test_what_is_late_has_a_whole_step():

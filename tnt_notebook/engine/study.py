@@ -51,7 +51,11 @@ def expect(options: dict[str, Any], batch_size: int) -> dict[str, Any]:
         ``{"refused": why}``.
     """
     from tnt_notebook.plan.mesh import Mesh
+    from tnt_notebook.plan.traffic import with_buckets
 
+    exchange = options.get("exchange")
+    if "bucket_mb" in options:
+        exchange = with_buckets("", options["bucket_mb"])
     pipeline = {"schedule": "1f1b", **options.get("pipeline", {"stages": 1, "micro_batches": 1})}
     with trial.in_part() as part:
         measured = plan.measure_overheads(_model, batch_size)
@@ -63,7 +67,7 @@ def expect(options: dict[str, Any], batch_size: int) -> dict[str, Any]:
         return plan.plan(
             _model, pipeline, [pipeline["schedule"]], batch_size,
             str(Mesh.parsed(options["mesh"]).of(part.size)) if "mesh" in options else None,
-            options.get("layouts"), link, measured["overheads"], options.get("exchange"),
+            options.get("layouts"), link, measured["overheads"], exchange,
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ _LATE = "late"
 #: Those that plans know: others change how many bytes there are, or who gets them.
 PLANNED = ("allreduce", SHARDED, _LATE)
 #: Bytes of a number of a gradient, and while it travels.
-_OWN_BYTES, _WIRE_BYTES = 4, {"bfloat16": 2, "float16": 2}
+_OWN_BYTES, _WIRE_BYTES = 4, {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
