@@ -117,7 +117,7 @@ BESIDE := -p no:cacheprovider --quiet --tb=short
 # Three run at a time: these wait for batch systems, hubs and hosts most of the time; and notebooks,
 WAITING := tests/slurm tests/hub tests/hosts notebooks
 # these compute on ranks that are there, and the others start clusters, kernels and browsers.
-COMPUTING := tests/comm tests/layers tests/parallel tests/pipeline
+COMPUTING := tests/parallel tests/pipeline
 
 test-all: export TNT_THOROUGH := 1
 test-all: test-kernels test
