@@ -11,6 +11,7 @@ from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.handles import scaling
 from tnt_notebook.cluster.life import recovery
 from tnt_notebook.errors import DeathError, RankError, StudyError
+from tnt_notebook.plan.prediction import from_json
 from tnt_notebook.telemetry.scaling import Measured, Question
 
 CELL = TRAIN.format(epochs=2)
@@ -35,12 +36,25 @@ def test_more_than_there_is_is_refused_before_anything_begins(pair: Cluster):
     scaling.check(pair, Question((1, 2)))
 
 
-def test_a_mesh_is_studied_without_a_plan(pair: Cluster):
-    options = {"mesh": "model=1"}
+def test_a_mesh_is_studied_with_its_plan(pair: Cluster):
+    options = {"mesh": "model=1", "exchange": "late"}
     found = Measured(Question((1, 2), modes=("strong",), rounds=1, options=options))
     scaling.measure(pair, TRAIN.format(epochs=2), found, lambda line: None, lambda: None)
     assert [run.ranks for run in found.runs] == [1, 2] and found.complete
-    assert not found.plans and "planned by %tnt_plan --mesh" in found.unplanned
+    assert not found.unplanned
+    plans = [from_json(found.plans[ranks, "strong"]) for ranks in (1, 2)]
+    assert [(plan.replicas, plan.parts, plan.exchange) for plan in plans] == [
+        (1, 1, "late"), (2, 1, "late"),
+    ]  # fmt: skip
+
+
+def test_what_plans_do_not_know_is_studied_without_one(pair: Cluster):
+    found = Measured(
+        Question((1, 2), modes=("strong",), rounds=1, options={"exchange": "topk:ratio=0.5"})
+    )
+    scaling.measure(pair, TRAIN.format(epochs=2), found, lambda line: None, lambda: None)
+    assert found.complete and not found.plans
+    assert "Plans do not know what the exchange topk takes" in found.unplanned
 
 
 def test_what_was_measured_outlives_an_interrupt_and_a_death(pair: Cluster, tmp_path: Path):
