@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.plan.test_prediction import CHAIN, PROFILE
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.buckets import MIB
-from tnt_notebook.plan.exchange import SIZES_MB, Gradient, exchange_of, exchanged, gradients_of
+from tnt_notebook.plan.exchange import SIZES_MB, Gradient, exchange_of, exchange_s, gradients_of
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.partition import partition
@@ -34,7 +34,7 @@ def step(forward=1.0, backward=8.0):
 def of_two(gradients, link=SECOND, timeline=None, exchange=""):
     """Seconds that two ranks make a step longer by."""
     made = timeline or step()
-    return exchanged(made, [0], [gradients], 2, 2, link, traffic_of(exchange))
+    return exchange_s(made, [0], [gradients], 2, 2, link, traffic_of(exchange))
 
 
 def test_gradients_are_there_as_their_calls_go_back():
@@ -50,7 +50,7 @@ def test_what_is_there_early_is_hidden():
     assert of_two([late, early]) == 1.0
     # 8 MiB that are there at 3 s: until 11 s, and the last one until 12 s.
     assert of_two([late, Gradient(8 * MIB, part=0.25)]) == 3.0
-    assert of_two([late]) == 1.0 and exchanged(step(), [0], [[late]], 1, 1, SECOND) == 0.0
+    assert of_two([late]) == 1.0 and exchange_s(step(), [0], [[late]], 1, 1, SECOND) == 0.0
 
 
 def test_of_owners_half_comes_in_the_end():
@@ -72,7 +72,7 @@ def test_what_is_late_has_a_whole_step():
 def test_ranks_of_a_mesh_add_up_their_part_beside_replicas():
     # 1 of 3 MiB all four ranks add up, which send 1.5 times that; the others replicas.
     one = [Gradient(3 * MIB, summed=MIB)]
-    assert exchanged(step(), [0], [one], 2, 4, SECOND) == 2.0 + 1.5
+    assert exchange_s(step(), [0], [one], 2, 4, SECOND) == 2.0 + 1.5
 
 
 def test_what_plans_do_not_know_is_said():

@@ -74,7 +74,7 @@ class Exchanged(NamedTuple):
     exchange: str = ""
 
 
-def exchanged(
+def exchange_s(
     timeline: Timeline,
     rank_of: Sequence[int],
     gradients: Sequence[Sequence[Gradient]],
@@ -135,7 +135,7 @@ def exchange_of(
     """What an exchange costs in a step of a model that is cut so; nothing without a link.
 
     Args:
-        replicas, alike: as of :func:`exchanged`.
+        replicas, alike: as of :func:`exchange_s`.
         exchange: as it is typed; empty: an allreduce.
         sizes_mb: of buckets that there may be beside those of the exchange; one of them is taken
             where a step is clearly shorter with it.
@@ -145,7 +145,7 @@ def exchange_of(
         return Exchanged(0.0, exchange)
     gradients = [gradients_of(profile, stage.begin, stage.end) for stage in cut.stages]
     longer = functools.partial(
-        exchanged, timeline, schedule.rank_of, gradients, replicas, alike, link
+        exchange_s, timeline, schedule.rank_of, gradients, replicas, alike, link
     )
     usual = longer(traffic)
     others = (replace(traffic, bucket_mb=mb) for mb in sizes_mb if usual > 0)

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from tests.benchmarks.published.systems import Point, System
-from tnt_notebook.plan.exchange import Gradient, exchanged
+from tnt_notebook.plan.exchange import Gradient, exchange_s
 from tnt_notebook.plan.network import Network
 from tnt_notebook.plan.network_file import network_of
 from tnt_notebook.plan.schedule import Action
@@ -66,7 +66,7 @@ def _throughput(
     size = math.ceil(system.bytes / WEIGHTS)
     gradients = [Gradient(size, part=1 - n / WEIGHTS) for n in range(WEIGHTS)]
     everyone = point.devices, point.devices
-    step_s += exchanged(last, [0], [gradients], *everyone, network)
+    step_s += exchange_s(last, [0], [gradients], *everyone, network)
     return point.devices * point.steps * point.samples / step_s
 
 
