@@ -28,6 +28,11 @@ class BucketSizes:
     first: int = MIB // 4
     last: int = MIB // 4
 
+    @classmethod
+    def of(cls, bucket_mb: float | None) -> BucketSizes:
+        """With buckets of so many MiB; None: as usual."""
+        return cls() if bucket_mb is None else cls(int(bucket_mb * MIB))
+
 
 def buckets_of(
     sizes: Sequence[int], kinds: Sequence[str], caps: BucketSizes | None = None

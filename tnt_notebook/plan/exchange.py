@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tnt_notebook.plan.allreduce import allreduce
-from tnt_notebook.plan.buckets import MIB, BucketSizes, buckets_of
+from tnt_notebook.plan.buckets import BucketSizes, buckets_of
 from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.partition import Partition
 from tnt_notebook.plan.profile import Profile
@@ -102,7 +102,7 @@ def exchange_s(
         begin = 0.0 if traffic.late else last.begin
         back[rank] = max(last.end, back.get(rank, 0.0))
         ready[rank] += [(begin + g.part * takes, g) for g in gradients[stage]]
-    caps = BucketSizes(int(traffic.bucket_mb * MIB))
+    caps = BucketSizes.of(traffic.bucket_mb)
     ends = timeline.seconds
     for rank, of_rank in ready.items():
         queue, given = [], 0.0
@@ -111,9 +111,10 @@ def exchange_s(
             own = among == replicas
             for there, bytes in _buckets(of_rank, caps, own, among == alike):
                 takes = link_s.seconds(bytes * traffic.part if own else bytes)
-                halves = traffic.on_owners and own
-                queue.append((there, takes / 2 if halves else takes))
-                given += takes / 2 if halves else 0.0
+                if traffic.on_owners and own:  # the other half comes in the end
+                    takes /= 2
+                    given += takes
+                queue.append((there, takes))
         now = 0.0
         for there, takes in sorted(queue):
             now = max(now, there) + takes

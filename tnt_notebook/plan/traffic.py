@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tnt_notebook.choices import split_exchange
@@ -12,8 +13,8 @@ from tnt_notebook.plan.sharing import SHARDED, is_sharded
 _LATE = "late"
 #: Those that plans know: others change how many bytes there are, or who gets them.
 PLANNED = ("allreduce", SHARDED, _LATE)
-#: Bytes of a number of a gradient, and while it travels.
-_OWN_BYTES, _WIRE_BYTES = 4, {"float32": 4, "bfloat16": 2, "float16": 2}
+#: Bytes of a number of a gradient, and of what it may travel as.
+_OWN_BYTES, WIRE_BYTES = 4, {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def is_planned(exchange: str) -> bool:
     return split_exchange(exchange)[0] in PLANNED
 
 
+@functools.cache  # a search asks for that of each way
 def traffic_of(exchange: str) -> Traffic:
     """That of an exchange. Raises ModelError where plans do not know it.
 
@@ -59,7 +61,7 @@ def traffic_of(exchange: str) -> Traffic:
     wire = options.get("wire")
     try:
         return Traffic(
-            _WIRE_BYTES[wire] / _OWN_BYTES if wire else 1.0,
+            WIRE_BYTES[wire] / _OWN_BYTES if wire else 1.0,
             float(options.get("bucket_mb") or CAP_MB),
             is_sharded(exchange),
             int(options.get("steps") or 1) if name == _LATE else 0,

@@ -13,10 +13,11 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.sparse_rows import are_distinct, summed_by_row
-from tnt_notebook.plan.buckets import MIB, BucketSizes, buckets_of
+from tnt_notebook.plan.buckets import BucketSizes, buckets_of
+from tnt_notebook.plan.traffic import WIRE_BYTES
 
 #: What gradients may travel as.
-WIRES = ("float32", "bfloat16", "float16")
+WIRES = (*WIRE_BYTES,)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Allreduce(Exchange):
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         tensors = [tf.convert_to_tensor(gradients[i]) for i in dense]
         of = [variables[i] for i in dense]
-        caps = BucketSizes() if self.bucket_mb is None else BucketSizes(int(self.bucket_mb * MIB))
+        caps = BucketSizes.of(self.bucket_mb)
         summed = sums(step, tensors, of, step.scale, "allreduce", caps, self.wire)
         for i, tensor in zip(dense, summed, strict=True):
             result[i] = tensor

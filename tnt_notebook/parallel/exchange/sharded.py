@@ -22,7 +22,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
-from tnt_notebook.plan.buckets import MIB, BucketSizes, buckets_of
+from tnt_notebook.plan.buckets import BucketSizes, buckets_of
 from tnt_notebook.plan.sharing import SMALL_BYTES, owners_of
 
 
@@ -104,7 +104,7 @@ class Sharded(Exchange):
     def _buckets(
         self, places: Collection[int], variables: Sequence[keras.Variable]
     ) -> Iterator[list[int]]:
-        caps = BucketSizes() if self.bucket_mb is None else BucketSizes(int(self.bucket_mb * MIB))
+        caps = BucketSizes.of(self.bucket_mb)
         some = [variables[i] for i in places]
         order = [*places]
         for bucket in buckets_of([*map(_bytes, some)], [str(v.dtype) for v in some], caps):
